@@ -1,0 +1,236 @@
+"""Splits: which nodes train, which validate, which test.
+
+A random split is a function of the labels, the excluded nodes and the seed alone: it is ordered by
+the raw output of PCG64, whose stream numpy keeps fixed across versions and machines, and draws
+nothing from the global generators of numpy or torch. A label of -1 means that a node has none; such
+a node is in no mask of a random split.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class SplitSizes(NamedTuple):
+    """How many nodes each part of a split has."""
+
+    train: int
+    val: int
+    test: int
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three disjoint boolean masks over the `n` nodes, and where they come from.
+
+    `seed` is None for a split that was not drawn. Some nodes may be in no mask; the train mask has
+    at least one.
+    """
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+    name: str
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        for part, mask in parts.items():
+            _check_mask(part, mask)
+            if mask.shape != self.train.shape:
+                raise ValueError(
+                    f"{part} has {mask.shape[0]} entries but train has {self.train.shape[0]}: "
+                    "give all three masks one entry per node of the same graph"
+                )
+        for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
+            shared = (parts[first] & parts[second]).nonzero().flatten()
+            if shared.numel():
+                raise ValueError(
+                    f"{first} and {second} share {shared.numel()} nodes, the first is node "
+                    f"{int(shared[0])}: a node belongs to at most one part, remove it from one"
+                )
+        if not bool(self.train.any()):
+            raise ValueError("train is empty: a split needs at least one training node")
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes the masks cover."""
+        return self.train.shape[0]
+
+    @property
+    def sizes(self) -> SplitSizes:
+        """The number of nodes in each part."""
+        return SplitSizes(int(self.train.sum()), int(self.val.sum()), int(self.test.sum()))
+
+
+def random_per_class(
+    labels: Tensor,
+    per_class: int = 20,
+    val: int = 500,
+    test: int = 1000,
+    seed: int = 0,
+    *,
+    exclude: Tensor | None = None,
+) -> Split:
+    """Draw `per_class` training nodes of each class, then `val` and `test` nodes from the rest.
+
+    `labels` is an integer tensor `[n]`, `exclude` a boolean mask `[n]` of nodes to leave out.
+    """
+    if per_class < 1:
+        raise ValueError(f"per_class is {per_class}: ask for at least 1 training node per class")
+    for part, size in (("val", val), ("test", test)):
+        if size < 0:
+            raise ValueError(f"{part} is {size}: give a number of nodes, 0 or more")
+    groups = _shuffled_classes(labels, seed, exclude)
+    for label, members in enumerate(groups):
+        if len(members) < per_class:
+            raise ValueError(
+                f"class {label} has {len(members)} usable nodes but per_class is {per_class}: "
+                "lower per_class, or exclude fewer nodes"
+            )
+    train_nodes = np.concatenate([members[:per_class] for members in groups])
+    rest = np.concatenate([members[per_class:] for members in groups])
+    if val + test > len(rest):
+        raise ValueError(
+            f"val={val} and test={test} ask for {val + test} nodes but {len(rest)} usable nodes "
+            f"remain after {per_class} per class went to train: lower val or test"
+        )
+    rest = rest[np.argsort(_random_bits(seed, 2, len(rest)), kind="stable")]
+    return _split_from_nodes(
+        (train_nodes, rest[:val], rest[val : val + test]), labels, "random-per-class", seed
+    )
+
+
+def random_fractions(
+    labels: Tensor,
+    train: float = 0.6,
+    val: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+    *,
+    exclude: Tensor | None = None,
+) -> Split:
+    """Divide each class at random in the given fractions, each part exact to within one node.
+
+    The fractions may sum to less than 1; the rest is then in no mask. `labels` and `exclude` are as
+    in `random_per_class`.
+    """
+    fractions = {"train": train, "val": val, "test": test}
+    for part, fraction in fractions.items():
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"{part} is {fraction}: give a fraction between 0 and 1")
+    if train == 0:
+        raise ValueError("train is 0: give the training set a positive fraction")
+    if sum(fractions.values()) > 1 + 1e-9:
+        raise ValueError(
+            f"train={train}, val={val} and test={test} sum to {sum(fractions.values()):g}: "
+            "lower them to a sum of at most 1"
+        )
+    parts: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
+    for label, members in enumerate(_shuffled_classes(labels, seed, exclude)):
+        # One part ends where the next begins, so that rounding never loses or repeats a node.
+        ends = np.rint(len(members) * np.cumsum(list(fractions.values()))).astype(int)
+        if ends[0] == 0:
+            raise ValueError(
+                f"class {label} has {len(members)} usable nodes, too few for a training node at "
+                f"train={train}: raise train, or drop the class"
+            )
+        for nodes, piece in zip(parts, np.split(members, ends)[:3], strict=True):
+            nodes.append(piece)
+    drawn = tuple(np.concatenate(nodes) for nodes in parts)
+    return _split_from_nodes(drawn, labels, "random-fractions", seed)
+
+
+def fixed(
+    train_idx: Tensor | Sequence[int],
+    val_idx: Tensor | Sequence[int],
+    test_idx: Tensor | Sequence[int],
+    num_nodes: int,
+    name: str = "public",
+) -> Split:
+    """Make the split that lists of node ids give, such as the one a benchmark publishes."""
+    masks = []
+    for argument, given in (("train_idx", train_idx), ("val_idx", val_idx), ("test_idx", test_idx)):
+        index = torch.as_tensor(given)
+        if index.numel() == 0:
+            index = index.long()
+        if index.dim() != 1 or index.is_floating_point() or index.dtype == torch.bool:
+            raise ValueError(
+                f"{argument} has shape {tuple(index.shape)} and type {index.dtype}: "
+                "give a flat list of integer node ids"
+            )
+        outside = index[(index < 0) | (index >= num_nodes)]
+        if outside.numel():
+            raise ValueError(
+                f"{argument} contains node {int(outside[0])}, outside 0..{num_nodes - 1}: "
+                "give ids of the graph's nodes"
+            )
+        mask = torch.zeros(num_nodes, dtype=torch.bool)
+        mask[index.long()] = True
+        if int(mask.sum()) != index.numel():
+            raise ValueError(
+                f"{argument} lists {index.numel()} nodes but only {int(mask.sum())} different "
+                "ones: list every node once"
+            )
+        masks.append(mask)
+    return Split(masks[0], masks[1], masks[2], name)
+
+
+def _check_mask(argument: str, mask: Tensor) -> None:
+    if mask.dtype != torch.bool or mask.dim() != 1:
+        raise ValueError(
+            f"{argument} has shape {tuple(mask.shape)} and type {mask.dtype}: "
+            "give a boolean mask with one entry per node"
+        )
+
+
+def _shuffled_classes(labels: Tensor, seed: int, exclude: Tensor | None) -> list[NDArray[np.int64]]:
+    """The usable nodes of each class 0..C-1, each class in a random order."""
+    if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise ValueError(
+            f"labels has shape {tuple(labels.shape)} and type {labels.dtype}: "
+            "give one integer class per node, -1 for none"
+        )
+    values = labels.cpu().numpy()
+    if values.size and values.min() < -1:
+        raise ValueError(f"labels contains {values.min()}: give classes from 0, or -1 for no label")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: give an integer of 0 or more")
+    usable = values >= 0
+    if not usable.any():
+        raise ValueError(
+            "labels has no labelled node: a split needs at least one label of 0 or more"
+        )
+    if exclude is not None:
+        _check_mask("exclude", exclude)
+        if exclude.shape != labels.shape:
+            raise ValueError(
+                f"exclude has {exclude.shape[0]} entries but labels has {labels.shape[0]}: "
+                "give one entry per node"
+            )
+        usable = usable & ~exclude.cpu().numpy()
+    order = np.argsort(_random_bits(seed, 1, len(values)), kind="stable")
+    order = order[usable[order]]
+    return [order[values[order] == label] for label in range(int(values.max()) + 1)]
+
+
+def _random_bits(seed: int, stream: int, size: int) -> NDArray[np.uint64]:
+    # Generator.permutation may change between numpy versions, the raw stream may not.
+    bits: NDArray[np.uint64] = np.random.PCG64([seed, stream]).random_raw(size)
+    return bits
+
+
+def _split_from_nodes(
+    nodes: tuple[NDArray[np.int64], ...], labels: Tensor, name: str, seed: int
+) -> Split:
+    masks = []
+    for part in nodes:
+        mask = torch.zeros(labels.shape[0], dtype=torch.bool, device=labels.device)
+        mask[torch.from_numpy(part)] = True
+        masks.append(mask)
+    return Split(masks[0], masks[1], masks[2], name, seed)

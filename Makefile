@@ -1,0 +1,99 @@
+# Everything one does with a checkout, one command each; every command makes or reuses .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The commands to try for making .venv, in order: constraints.txt was made with Python 3.11.
+PYTHON ?= python3.11 python3
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# More arguments for pytest or for the benchmarks: make test ARGS="-k splits -x"
+ARGS ?=
+# How many test processes; auto is one per core.
+WORKERS ?= auto
+
+# Dataset files that lie beside the checkout are used unless GRAPHDROP_DATA says otherwise.
+ifeq ($(origin GRAPHDROP_DATA),undefined)
+  beside := $(shell cd ../shared/data 2>/dev/null && pwd)
+  ifneq ($(beside),)
+    export GRAPHDROP_DATA := $(beside)
+  endif
+endif
+
+.PHONY: help demo test test-slow lint format bench docs constraints clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.dev  ## show what works so far: the statistics of a citation graph
+	@for name in cora citeseer synthetic; do \
+	  echo "graphdrop data info $$name"; \
+	  $(BIN)/graphdrop data info $$name && exit 0; \
+	  echo "$$name cannot be had here, for the reason above: trying the next one." >&2; \
+	done; exit 1
+
+test: $(VENV)/.dev  ## run the tests, a minute or two
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+# Status 5 is pytest's "nothing was selected": no failure while there are no slow tests.
+test-slow: $(VENV)/.dev  ## run the tests that take minutes each
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS) || test $$? -eq 5
+
+lint: $(VENV)/.dev  ## check style, types and the order of the rooms
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev  ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.dev  ## measure every benchmark against its peer, full size
+	@if [ -f benchmarks/run.py ]; then $(BIN)/python benchmarks/run.py $(ARGS); \
+	else echo "There are no benchmarks yet: benchmarks/run.py does not exist."; fi
+
+docs: $(VENV)/.docs  ## build the documentation into site/, warnings are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Built site/index.html"
+
+# torch is moved by hand: its newest wheel on PyPI for Linux brings gigabytes of CUDA along.
+constraints:  ## remake constraints.txt with the newest versions the ranges allow (torch stays)
+	@$(find_python); folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	"$$python" -m venv "$$folder/venv" && \
+	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+	  "$$(grep '^torch==' constraints.txt)" '.[dev,docs]' && \
+	"$$folder/venv/bin/python" -m pip freeze --all --exclude graphdrop --exclude pip > "$$folder/freeze" && \
+	{ sed -n '/^#/p' constraints.txt; sed 's/+cpu$$//' "$$folder/freeze"; } > "$$folder/new" && \
+	cp "$$folder/new" constraints.txt
+
+clean:  ## remove caches and everything built, but not .venv
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Sets $$python to the first usable Python, or says what is missing.
+find_python = python=; \
+	for candidate in $(PYTHON); do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "error: graphdrop needs Python 3.11 or later, and none of these is one: $(PYTHON)." >&2; \
+	  echo "Install one, or name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; \
+	fi
+
+# Some systems split ensurepip off from their Python; pip itself can stand in for it.
+make_venv = \
+	if "$$python" -c 'import ensurepip' 2>/dev/null; then "$$python" -m venv $(VENV); \
+	else "$$python" -m venv --without-pip $(VENV) && \
+	  "$$python" -m pip --python $(BIN)/python install --quiet pip; fi
+
+# A stamp is touched last, so that an installation cut short is done again.
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); rm -rf $(VENV); $(make_venv); }
+	@echo "Installing graphdrop and its tools into $(VENV): the first time takes a minute or more."
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "Installing the documentation tools into $(VENV)."
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@

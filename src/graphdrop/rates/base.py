@@ -1,0 +1,55 @@
+"""What every rate answers: a keep logit for a draw, a mean, and its cost in the objective."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+
+class Rate(nn.Module, ABC):
+    """A keep probability, or a distribution over one.
+
+    A rate knows nothing of graphs. It holds one value for everything (`entries` is `()`) or one per
+    entry (`entries` is `(E,)`, a local rate), and gives keep logits from uniforms drawn elsewhere,
+    so that the same uniforms give the same rates.
+
+    Args:
+        entries: How many values a local rate holds; `None` for a single, global one.
+    """
+
+    def __init__(self, entries: int | None = None) -> None:
+        super().__init__()
+        if entries is not None and entries < 1:
+            raise ValueError(
+                f"entries is {entries}; it takes the number of entries of a local rate (at least 1)"
+                " or None for one rate shared by all. Pass entries=None or a positive number."
+            )
+        self.entries = torch.Size(() if entries is None else (entries,))
+
+    @property
+    def num_uniforms(self) -> int:
+        """How many uniforms one draw takes: 0 when the rate is a point and `u` is ignored."""
+        return 0
+
+    @abstractmethod
+    def logit(self, u: Tensor | None = None) -> Tensor:
+        """The logit of the keep probability drawn at the uniforms `u`, which broadcast."""
+
+    def sample(self, u: Tensor | None = None) -> Tensor:
+        """The keep probability drawn at the uniforms `u`."""
+        return self.logit(u).sigmoid()
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The expected keep probability, in the shape of `entries`."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """What the rate adds to the objective: a scalar, summed over entries."""
+
+    def reset_parameters(self) -> None:
+        """Set the parameters, if there are any, to where training starts."""
+
+    def extra_repr(self) -> str:
+        """The `entries` of a local rate."""
+        return f"entries={self.entries.numel()}" if self.entries else ""

@@ -1,0 +1,137 @@
+"""A keep probability with a beta prior and a learned Kumaraswamy posterior."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.rates import kumaraswamy
+from graphdrop.rates.base import Rate
+
+
+class BetaBernoulliRate(Rate):
+    """A distribution over the keep probability: the beta-Bernoulli construction.
+
+        prior pi ~ Beta(prior_alpha, prior_beta),    posterior q(pi) = Kumaraswamy(a, b)
+
+    with `a = softplus(raw_a)` and `b = softplus(raw_b)` learned. `rate.a = 2.0` sets the raw value
+    that gives it. The mathematics runs in float64, whatever the dtype of the module: the logit of a
+    draw at `1 - 1e-16` is lost in float32. What comes out has the dtype of the parameters.
+
+    The KL is exact for any prior. With `prior_beta = 1` it is the paper's closed form, where the
+    paper's `c / L` is `prior_alpha`.
+
+    Args:
+        prior_alpha: First parameter of the beta prior, above 0.
+        prior_beta: Second parameter of the beta prior, above 0.
+        entries: How many values a local rate holds; `None` for a single, global one.
+    """
+
+    def __init__(
+        self, prior_alpha: float = 0.8, prior_beta: float = 1.0, entries: int | None = None
+    ) -> None:
+        super().__init__(entries)
+        for name, value in (("prior_alpha", prior_alpha), ("prior_beta", prior_beta)):
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(
+                    f"{name} is {value}; it takes a finite number above 0."
+                    " Beta(1, 1) is the uniform prior."
+                )
+        self.prior_alpha = float(prior_alpha)
+        self.prior_beta = float(prior_beta)
+        self.raw_a = nn.Parameter(torch.empty(self.entries))
+        self.raw_b = nn.Parameter(torch.empty(self.entries))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the raw parameters as the authors' runs do: the mean keep starts near 0.6."""
+        nn.init.uniform_(self.raw_a, 1.0, 1.5)
+        nn.init.uniform_(self.raw_b, 0.49, 0.51)
+
+    @property
+    def a(self) -> Tensor:
+        """First parameter of the posterior, positive, in the shape of `entries`."""
+        return nn.functional.softplus(self.raw_a)
+
+    @a.setter
+    def a(self, value: float | Tensor) -> None:
+        _set_through_softplus(self.raw_a, value, "a")
+
+    @property
+    def b(self) -> Tensor:
+        """Second parameter of the posterior, positive, in the shape of `entries`."""
+        return nn.functional.softplus(self.raw_b)
+
+    @b.setter
+    def b(self, value: float | Tensor) -> None:
+        _set_through_softplus(self.raw_b, value, "b")
+
+    @property
+    def num_uniforms(self) -> int:
+        """One per entry."""
+        return self.entries.numel()
+
+    def logit(self, u: Tensor | None = None) -> Tensor:
+        """The logit of `(1 - u^(1/b))^(1/a)`; a larger `u` gives a smaller keep probability."""
+        log_u = self._log_uniform(u)
+        return kumaraswamy.logit(log_u, self.a.double(), self.b.double()).to(self.raw_a.dtype)
+
+    def sample(self, u: Tensor | None = None) -> Tensor:
+        """The keep probability `(1 - u^(1/b))^(1/a)`."""
+        log_keep = kumaraswamy.log_keep(self._log_uniform(u), self.a.double(), self.b.double())
+        return log_keep.exp().to(self.raw_a.dtype)
+
+    def mean(self) -> Tensor:
+        """`E[pi] = b B(1 + 1/a, b)`, in the shape of `entries`."""
+        return kumaraswamy.mean(self.a.double(), self.b.double()).to(self.raw_a.dtype)
+
+    def log_prob(self, keep: Tensor) -> Tensor:
+        """`log q(keep)`, the posterior's log density at keep probabilities inside (0, 1)."""
+        if not bool(((keep > 0) & (keep < 1)).all()):
+            raise ValueError(
+                f"keep has values from {keep.min().item():g} to {keep.max().item():g}; log_prob"
+                " takes probabilities between 0 and 1, both excluded. Clamp them first."
+            )
+        density = kumaraswamy.log_prob(keep.double(), self.a.double(), self.b.double())
+        return density.to(self.raw_a.dtype)
+
+    def kl(self) -> Tensor:
+        """`KL(q || prior)`, summed over entries."""
+        kl = kumaraswamy.kl_to_beta(
+            self.a.double(), self.b.double(), self.prior_alpha, self.prior_beta
+        )
+        return kl.sum().to(self.raw_a.dtype)
+
+    def extra_repr(self) -> str:
+        """The prior."""
+        own = f"prior_alpha={self.prior_alpha:g}, prior_beta={self.prior_beta:g}"
+        return ", ".join(filter(None, (own, super().extra_repr())))
+
+    def _log_uniform(self, u: Tensor | None) -> Tensor:
+        """`log u` in float64, finite and below 0 also where rounding has made `u` 0 or 1."""
+        if u is None or not u.is_floating_point():
+            raise ValueError(
+                f"u is {'None' if u is None else u.dtype}; drawing from a BetaBernoulliRate takes"
+                f" a floating-point tensor of uniforms in (0, 1), shape {tuple(self.entries)} or"
+                " broadcastable to it. For the rate without a draw call mean()."
+            )
+        if self.entries and u.dim() and u.shape[-1] not in (1, self.entries[0]):
+            raise ValueError(
+                f"u has shape {tuple(u.shape)}; a local rate of {self.entries[0]} entries takes"
+                f" (..., {self.entries[0]}). Draw one uniform per entry."
+            )
+        limits = torch.finfo(u.dtype)
+        return u.clamp(limits.tiny, 1 - limits.eps / 2).double().log()
+
+
+def _set_through_softplus(raw: nn.Parameter, value: float | Tensor, name: str) -> None:
+    """Fill `raw` in place so that `softplus(raw)` is `value`."""
+    target = torch.as_tensor(value, dtype=torch.float64, device=raw.device)
+    fits = target.dim() == 0 or target.shape == raw.shape
+    if not (fits and bool(((target > 0) & target.isfinite()).all())):
+        raise ValueError(
+            f"{name} is {value}; it takes finite numbers above 0: one, or one per entry in shape"
+            f" {tuple(raw.shape)}. Set {name} itself, not its logarithm or raw value."
+        )
+    with torch.no_grad():
+        raw.copy_(target + (-torch.expm1(-target)).log())

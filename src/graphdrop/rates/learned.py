@@ -1,0 +1,66 @@
+"""A keep probability learned as a plain parameter, without a prior."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.rates.base import Rate
+
+
+class LearnedRate(Rate):
+    """A Bernoulli keep probability learned through its logit.
+
+    `kl()` is `-entropy_weight * sum H(keep)`, with `H` the entropy of a Bernoulli variable: a
+    positive weight pulls the rate towards 1/2.
+
+    Args:
+        initial_keep: Where training starts, inside (0, 1).
+        entropy_weight: How much the entropy counts in the objective; 0 leaves it out.
+        entries: How many values a local rate holds; `None` for a single, global one.
+    """
+
+    def __init__(
+        self, initial_keep: float = 0.5, entropy_weight: float = 0.0, entries: int | None = None
+    ) -> None:
+        super().__init__(entries)
+        if not 0 < initial_keep < 1:
+            raise ValueError(
+                f"initial_keep is {initial_keep}; it takes a probability between 0 and 1, both"
+                " excluded (their logit is infinite). For a rate that stays put use FixedRate."
+            )
+        if not (entropy_weight >= 0 and math.isfinite(entropy_weight)):
+            raise ValueError(
+                f"entropy_weight is {entropy_weight}; it takes a finite number, 0 or more."
+                " Pass 0 to leave the entropy out of the objective."
+            )
+        self.initial_keep = float(initial_keep)
+        self.entropy_weight = float(entropy_weight)
+        self.keep_logit = nn.Parameter(torch.empty(self.entries))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set every entry to `initial_keep`."""
+        nn.init.constant_(
+            self.keep_logit, math.log(self.initial_keep) - math.log1p(-self.initial_keep)
+        )
+
+    def logit(self, u: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """The parameter itself, in the shape of `entries`; `u` is ignored."""
+        return self.keep_logit
+
+    def mean(self) -> Tensor:
+        """`sigmoid(keep_logit)`."""
+        return self.keep_logit.sigmoid()
+
+    def kl(self) -> Tensor:
+        """`-entropy_weight * sum H(keep)`."""
+        # H is even in the logit; written for the rarer side it cancels nothing.
+        rarer = -self.keep_logit.abs()
+        entropy = nn.functional.softplus(rarer) - rarer * rarer.sigmoid()
+        return -self.entropy_weight * entropy.sum()
+
+    def extra_repr(self) -> str:
+        """Where training starts, and the weight of the entropy."""
+        own = f"initial_keep={self.initial_keep:g}, entropy_weight={self.entropy_weight:g}"
+        return ", ".join(filter(None, (own, super().extra_repr())))

@@ -1,0 +1,74 @@
+"""Stored feature matrices: checked when they are read, dense unless they are large."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+DENSE_LIMIT: Final = 2**30
+"""Bytes up to which features are handed out dense, as every PyG model takes them: 1 GiB.
+
+Beyond it they stay a torch sparse CSR tensor.
+"""
+
+
+def checked_csr(
+    values: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    shape: Sequence[int],
+    name: str,
+) -> csr_matrix:
+    """Put together the CSR matrix whose parts a file stores, or say what is wrong with them."""
+    for part, array, kinds, takes in (
+        ("data", values, "biuf", "numbers"),
+        ("indices", indices, "iu", "integers"),
+        ("indptr", indptr, "iu", "integers"),
+    ):
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise ValueError(
+                f"{name}: the {part} of a sparse matrix has shape {array.shape} and type "
+                f"{array.dtype}, it takes a flat array of {takes}"
+            )
+    if len(shape) != 2 or min(shape) < 0:
+        raise ValueError(f"{name}: a sparse matrix has shape {shape}, it takes two sizes")
+    rows, columns = shape
+    if len(indptr) != rows + 1:
+        raise ValueError(f"{name}: indptr has {len(indptr)} entries, {rows} rows take {rows + 1}")
+    if not len(values) == len(indices) == indptr[-1]:
+        raise ValueError(
+            f"{name}: data has {len(values)} entries, indices {len(indices)} and indptr ends with "
+            f"{indptr[-1]}, the three must agree"
+        )
+    if indptr[0] != 0 or bool((indptr[1:] < indptr[:-1]).any()):
+        raise ValueError(f"{name}: indptr must rise from 0 without falling")
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < columns:
+        raise ValueError(
+            f"{name}: indices run from {indices.min()} to {indices.max()}, "
+            f"outside the {columns} columns 0..{columns - 1}"
+        )
+    return csr_matrix((values, indices, indptr), shape=(rows, columns))
+
+
+def feature_tensor(matrix: csr_matrix | NDArray[Any]) -> Tensor:
+    """Turn a stored matrix `[n, f]` into float32 features, dense up to `DENSE_LIMIT` bytes."""
+    if isinstance(matrix, np.ndarray):
+        return torch.from_numpy(np.array(matrix, dtype=np.float32))
+    matrix = matrix.astype(np.float32)
+    matrix.sum_duplicates()
+    rows, columns = matrix.shape
+    if 4 * rows * columns <= DENSE_LIMIT:
+        return torch.from_numpy(matrix.toarray())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data),
+            size=(rows, columns),
+        )

@@ -1,0 +1,58 @@
+"""Stored edges become a graph here, and only here.
+
+Every graph that is read from a file is undirected: an edge that the file has in one direction is
+completed with the other, repeated entries count once, and self-loops are removed, because models
+add their own. A PyG `Data` object is its owner's: its edges are checked and left as they are.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
+
+
+@dataclass(frozen=True)
+class EdgeChanges:
+    """What was done to the entries of a file.
+
+    Of `stored` entries, `duplicates` repeated an earlier one, `self_loops` nodes had an edge to
+    themselves that was removed, and `one_way` edges got their missing direction.
+    """
+
+    stored: int
+    duplicates: int
+    self_loops: int
+    one_way: int
+
+
+def undirected_edges(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, EdgeChanges]:
+    """Make `edge_index [2, E]` symmetric, without repeats and self-loops, sorted by source."""
+    distinct = coalesce(edge_index, num_nodes=num_nodes)
+    proper, _ = remove_self_loops(distinct)
+    symmetric = to_undirected(proper, num_nodes=num_nodes)
+    return symmetric, EdgeChanges(
+        stored=edge_index.shape[1],
+        duplicates=edge_index.shape[1] - distinct.shape[1],
+        self_loops=distinct.shape[1] - proper.shape[1],
+        one_way=symmetric.shape[1] - proper.shape[1],
+    )
+
+
+def isolated_nodes(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Mark the nodes `[n]` with no edge but to themselves."""
+    proper, _ = remove_self_loops(edge_index)
+    isolated = torch.ones(num_nodes, dtype=torch.bool, device=edge_index.device)
+    isolated[proper.flatten()] = False
+    return isolated
+
+
+def edge_homophily(edge_index: Tensor, labels: Tensor) -> float:
+    """The fraction of edges between labelled nodes whose ends share the label (NaN for none).
+
+    Self-loops do not count.
+    """
+    source, target = remove_self_loops(edge_index)[0]
+    labelled = (labels[source] >= 0) & (labels[target] >= 0)
+    same = labels[source[labelled]] == labels[target[labelled]]
+    return float(same.double().mean())

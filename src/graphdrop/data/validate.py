@@ -1,0 +1,133 @@
+"""What a graph must be before anything learns from it: every check, and its one clear error."""
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def validate_data(data: Data) -> int:
+    """Check a PyG `Data` for node classification and return its number of classes.
+
+    It takes features `x [n, f]`, dense or sparse, finite and floating-point; `edge_index [2, E]`
+    of integers in 0..n-1; labels `y [n]` of integers in 0..C-1, or -1 for none; and either none of
+    the three masks or all of them, boolean, `[n]` or `[n, splits]`, on labelled nodes only. `C` is
+    `data.num_classes` where it is set and otherwise the highest label plus one.
+    """
+    for name in ("x", "edge_index", "y"):
+        if not isinstance(data.get(name), Tensor):
+            raise ValueError(f"data.{name} is {data.get(name)!r}: give a tensor")
+    num_nodes = _check_features(data.x)
+    _check_edges(data, num_nodes)
+    num_classes = _check_labels(data.y, num_nodes, data.get("num_classes"))
+    _check_masks(data)
+    return num_classes
+
+
+def _check_features(x: Tensor) -> int:
+    if x.dim() != 2 or 0 in x.shape:
+        raise ValueError(
+            f"data.x has shape {tuple(x.shape)}: give one row per node and one column per feature, "
+            "at least one of each"
+        )
+    if not x.is_floating_point():
+        raise ValueError(f"data.x has type {x.dtype}: give floating-point features, as x.float()")
+    if x.layout == torch.sparse_coo:
+        x = x.coalesce()
+    values = x if x.layout == torch.strided else x.values()
+    wrong = ~values.isfinite()
+    if bool(wrong.any()):
+        where = f", the first in row {int(wrong.nonzero()[0, 0])}" if values is x else ""
+        raise ValueError(
+            f"data.x has {int(wrong.sum())} NaN or infinite entries{where}: "
+            "replace them, for instance with x.nan_to_num(0, 0, 0)"
+        )
+    return int(x.shape[0])
+
+
+def _check_edges(data: Data, num_nodes: int) -> None:
+    edge_index = data.edge_index
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(
+            f"data.edge_index has shape {tuple(edge_index.shape)}: give [2, edges], "
+            "sources above targets"
+        )
+    if not _is_integer(edge_index):
+        raise ValueError(f"data.edge_index has type {edge_index.dtype}: give integer node ids")
+    wrong = (edge_index < 0) | (edge_index >= num_nodes)
+    if bool(wrong.any()):
+        column = int(wrong.any(dim=0).nonzero()[0])
+        raise ValueError(
+            f"data.edge_index has the edge {tuple(edge_index[:, column].tolist())} in column "
+            f"{column}, but the {num_nodes} rows of x are nodes 0..{num_nodes - 1}: "
+            "renumber the nodes or remove the edge"
+        )
+    for name in ("edge_weight", "edge_attr"):
+        values = data.get(name)
+        if values is None:
+            continue
+        if not isinstance(values, Tensor) or values.shape[:1] != edge_index.shape[1:]:
+            raise ValueError(
+                f"data.{name} has shape {tuple(getattr(values, 'shape', ()))}: "
+                f"give one entry for each of the {edge_index.shape[1]} edges"
+            )
+        if not bool(values.isfinite().all()):
+            raise ValueError(f"data.{name} has NaN or infinite entries: replace them")
+
+
+def _check_labels(y: Tensor, num_nodes: int, declared: object) -> int:
+    if tuple(y.shape) != (num_nodes,) or not _is_integer(y):
+        raise ValueError(
+            f"data.y has shape {tuple(y.shape)} and type {y.dtype}: give an integer class for each "
+            f"of the {num_nodes} rows of x, -1 for none"
+        )
+    if declared is not None and (type(declared) is not int or declared < 1):
+        raise ValueError(f"data.num_classes is {declared!r}: give a positive integer, or leave it")
+    # With no number of classes declared, a stray label would silently widen every model.
+    num_classes = declared if isinstance(declared, int) else int(y.max()) + 1
+    limit = num_classes if declared is not None else num_nodes
+    wrong = (y < -1) | (y >= limit)
+    if bool(wrong.any()):
+        node = int(wrong.nonzero()[0])
+        known = f"the {num_classes} classes are" if declared is not None else "classes are numbered"
+        raise ValueError(
+            f"data.y has label {int(y[node])} at node {node}, but {known} 0..{limit - 1}: "
+            "give labels in that range, -1 for none"
+        )
+    if not bool((y >= 0).any()):
+        raise ValueError("data.y has no label of 0 or more: label at least one node")
+    return num_classes
+
+
+def _check_masks(data: Data) -> None:
+    present = [name for name in MASKS if data.get(name) is not None]
+    if present and len(present) < len(MASKS):
+        missing = ", ".join(f"data.{name}" for name in MASKS if name not in present)
+        raise ValueError(f"data.{present[0]} is given without {missing}: give all three or none")
+    for name in present:
+        mask, first = data[name], data[present[0]]
+        if (
+            not isinstance(mask, Tensor)
+            or mask.dtype != torch.bool
+            or mask.dim() not in (1, 2)
+            or mask.shape[0] != data.y.shape[0]
+            or mask.shape != first.shape
+            or 0 in mask.shape
+        ):
+            raise ValueError(
+                f"data.{name} has shape {tuple(getattr(mask, 'shape', ()))} and type "
+                f"{getattr(mask, 'dtype', type(mask))}: give booleans [{data.y.shape[0]}], or "
+                f"[{data.y.shape[0]}, splits], the same for all three masks"
+            )
+        chosen = mask if mask.dim() == 1 else mask.any(dim=1)
+        unlabelled = chosen & (data.y < 0)
+        if bool(unlabelled.any()):
+            raise ValueError(
+                f"data.{name} contains node {int(unlabelled.nonzero()[0])}, which has no label "
+                "(y = -1): a node without label is neither trained nor scored on, take it out"
+            )
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

@@ -1,0 +1,195 @@
+"""`load_dataset`: from a name, a file or a PyG `Data` to a checked graph with its split."""
+
+import copy
+import difflib
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch_geometric.data import Data
+
+from graphdrop.data import sources
+from graphdrop.data.edges import EdgeChanges, undirected_edges
+from graphdrop.data.npz import read_npz
+from graphdrop.data.planetoid import read_planetoid
+from graphdrop.data.splits import Split, random_fractions, random_per_class
+from graphdrop.data.summary import Summary, summarise
+from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.data.validate import MASKS, validate_data
+
+if TYPE_CHECKING:
+    from graphdrop.graph import Graph
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A graph for node classification, its split, and the checksums of the files it came from.
+
+    `data` has `x [n, f]`, `edge_index [2, E]`, `y [n]` and the masks of `split`. `checksums` maps
+    each file to its sha256 and is empty when there was no file.
+    """
+
+    name: str
+    data: Data
+    split: Split
+    num_classes: int
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    changes: EdgeChanges | None = None
+
+    @cached_property
+    def graph(self) -> "Graph":
+        """The same graph as this package's own `Graph`, built when first asked for."""
+        from graphdrop.graph import Graph  # noqa: PLC0415 - a PyG user never needs it
+
+        return Graph.from_data(self.data)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Nodes, edges, features, classes, split sizes, homophily, isolated nodes; prints well."""
+        return summarise(self.name, self.data, self.split, self.num_classes, self.changes)
+
+    def __str__(self) -> str:
+        return str(self.summary)
+
+    def __repr__(self) -> str:
+        return f"Dataset(name={self.name!r}, data={self.data!r}, split={self.split.name!r})"
+
+
+def load_dataset(
+    name: str | Path | Data,
+    root: str | Path | None = None,
+    split: str | Split = "public",
+    seed: int = 0,
+) -> Dataset:
+    """Load a dataset, fetching its files where they are missing.
+
+    - `name`: `"cora"`, `"citeseer"`, `"pubmed"`, `"cora_ml"`; `"synthetic"`, a graph like Cora that
+      needs no file; the path of an `.npz` file; or a PyG `Data`
+    - `root`: the folder in which a named dataset's files are looked for first and downloaded to
+    - `split`: `"public"`, the split that comes with the data, or where none does the usual draw of
+      20 nodes per class, 500 and 1000; `"random-per-class"`, always that draw;
+      `"random-fractions"`, 60, 20 and 20 % of each class; or a `Split`
+    - `seed`: of the draw, or which of several stored splits; the graph does not depend on it
+
+    A graph from a file is made undirected, without repeated edges and self-loops; a `Data` keeps
+    its edges and is not changed. Features are dense up to 1 GiB and sparse CSR beyond.
+    """
+    if isinstance(name, Data):
+        return _build("data", copy.copy(name), split, seed)
+    if name == SYNTHETIC:
+        return _build(SYNTHETIC, synthetic_graph().data, split, seed)
+    if isinstance(name, str) and (source := sources.find_source(name)) is not None:
+        return _from_files(source.name, sources.read(source, root), split, seed)
+    if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
+        path = Path(name).expanduser()
+        return _from_files(path.stem, {path.name: _read_file(path)}, split, seed)
+    raise ValueError(_unknown(name))
+
+
+def _from_files(name: str, files: Mapping[str, bytes], split: str | Split, seed: int) -> Dataset:
+    if len(files) == 1:
+        (file, raw), *_ = files.items()
+        data = read_npz(io.BytesIO(raw), file)
+    else:
+        data = read_planetoid(files, name)
+    checksums = {file: hashlib.sha256(raw).hexdigest() for file, raw in files.items()}
+    return _build(name, data, split, seed, checksums)
+
+
+def _build(
+    name: str,
+    data: Data,
+    split: str | Split,
+    seed: int,
+    checksums: Mapping[str, str] | None = None,
+) -> Dataset:
+    """Check the data, choose the split; edges that come from files become undirected."""
+    changes = None
+    where = f"{name}: " if checksums else ""
+    try:
+        num_classes = validate_data(data)
+        data.edge_index, data.y = data.edge_index.long(), data.y.long()
+        if checksums:
+            data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])
+        chosen = _choose_split(data, split, seed)
+    except ValueError as error:
+        raise ValueError(f"{where}{error}") from error
+    for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
+        data[mask] = nodes
+    return Dataset(name, data, chosen, num_classes, checksums or {}, changes)
+
+
+def _choose_split(data: Data, split: str | Split, seed: int) -> Split:
+    if isinstance(split, Split):
+        return _check_covers(split, data)
+    if split not in ("public", "random-per-class", "random-fractions"):
+        raise ValueError(
+            f"split is {split!r}: give 'public', 'random-per-class', 'random-fractions' or a Split"
+        )
+    if split == "random-fractions":
+        return random_fractions(data.y, seed=seed)
+    if split == "public" and data.get(MASKS[0]) is not None:
+        return _stored_split(data, seed)
+    try:
+        return random_per_class(data.y, seed=seed)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; for a graph of this size give split='random-fractions' or a Split"
+        ) from error
+
+
+def _stored_split(data: Data, seed: int) -> Split:
+    train, val, test = (data[name] for name in MASKS)
+    if train.dim() == 1:
+        return Split(train, val, test, "public")
+    stored = train.shape[1]
+    if not 0 <= seed < stored:
+        raise ValueError(
+            f"seed is {seed} but {stored} splits are stored: give 0..{stored - 1}, "
+            "or split='random-per-class'"
+        )
+    train, val, test = (mask[:, seed].contiguous() for mask in (train, val, test))
+    return Split(train, val, test, "public", seed)
+
+
+def _check_covers(split: Split, data: Data) -> Split:
+    if split.num_nodes != data.y.shape[0]:
+        raise ValueError(
+            f"split covers {split.num_nodes} nodes but the graph has {data.y.shape[0]}: "
+            "give a split of this graph"
+        )
+    unlabelled = (split.train | split.val | split.test) & (data.y < 0)
+    if bool(unlabelled.any()):
+        raise ValueError(
+            f"split contains node {int(unlabelled.nonzero()[0])}, which has no label: take it out"
+        )
+    return split
+
+
+def _looks_like_a_path(name: str) -> bool:
+    return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).exists()
+
+
+def _read_file(path: Path) -> bytes:
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory where a file should be: give the .npz file in it")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give an .npz file") from error
+
+
+def _unknown(name: object) -> str:
+    known = [*sources.SOURCES, SYNTHETIC]
+    close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
+    got = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    return (
+        f"name is {got}: give one of {', '.join(known)}, the path of an .npz file, or a PyG Data"
+        + (f". Did you mean {close[0]!r}?" if close else "")
+    )

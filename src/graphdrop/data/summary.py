@@ -1,0 +1,92 @@
+"""What one wants to know of a dataset at a glance, as numbers and as text."""
+
+from dataclasses import dataclass
+
+from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected
+
+from graphdrop.data.edges import EdgeChanges, edge_homophily, isolated_nodes
+from graphdrop.data.splits import Split, SplitSizes
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of a dataset.
+
+    `edges` counts each undirected edge once, and each directed one if the graph is `directed`.
+    `homophily` is the fraction of edges between labelled nodes whose ends share the class,
+    `unlabelled` counts the nodes with no label, `isolated` those with no neighbour. `changes` says
+    what happened to the edges that a file stores; None when there was no file.
+    """
+
+    name: str
+    nodes: int
+    edges: int
+    directed: bool
+    features: int
+    classes: int
+    unlabelled: int
+    isolated: int
+    homophily: float
+    split: str
+    split_sizes: SplitSizes
+    changes: EdgeChanges | None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The figures in words, `(what, how much)`."""
+        train, val, test = self.split_sizes
+        rows = [
+            ("nodes", f"{self.nodes:,}"),
+            ("edges", f"{self.edges:,} {'directed' if self.directed else 'undirected'}"),
+            ("features", f"{self.features:,}"),
+            ("classes", f"{self.classes:,}"),
+            ("split", f"{train:,} train / {val:,} val / {test:,} test ({self.split})"),
+            ("homophily", f"{self.homophily:.4f}"),
+            ("isolated nodes", f"{self.isolated:,}"),
+        ]
+        if self.unlabelled:
+            rows.append(("no label", f"{self.unlabelled:,} nodes, in no part of the split"))
+        if self.changes is not None:
+            rows.append(("stored entries", _in_words(self.changes)))
+        return rows
+
+    def __str__(self) -> str:
+        width = max(len(what) for what, _ in self.rows())
+        lines = [f"  {what:<{width}}  {how_much}" for what, how_much in self.rows()]
+        return "\n".join([self.name, *lines])
+
+
+def summarise(
+    name: str, data: Data, split: Split, num_classes: int, changes: EdgeChanges | None
+) -> Summary:
+    """Count what `Summary` holds."""
+    num_nodes = int(data.x.shape[0])
+    directed = not is_undirected(data.edge_index, num_nodes=num_nodes)
+    entries = int(data.edge_index.shape[1])
+    loops = int((data.edge_index[0] == data.edge_index[1]).sum())
+    drawn = "" if split.seed is None else f", seed {split.seed}"
+    return Summary(
+        name=name,
+        nodes=num_nodes,
+        edges=entries if directed else (entries - loops) // 2 + loops,
+        directed=directed,
+        features=int(data.x.shape[1]),
+        classes=num_classes,
+        unlabelled=int((data.y < 0).sum()),
+        isolated=int(isolated_nodes(data.edge_index, num_nodes).sum()),
+        homophily=edge_homophily(data.edge_index, data.y),
+        split=split.name + drawn,
+        split_sizes=split.sizes,
+        changes=changes,
+    )
+
+
+def _in_words(changes: EdgeChanges) -> str:
+    done = (
+        (changes.one_way, "given their other direction"),
+        (changes.duplicates, "repeats merged"),
+        (changes.self_loops, "self-loops removed"),
+    )
+    return ", ".join(
+        [f"{changes.stored:,}", *(f"{count:,} {what}" for count, what in done if count)]
+    )

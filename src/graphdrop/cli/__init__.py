@@ -1,0 +1,61 @@
+"""The command `graphdrop`: its groups put together, and errors said in one line."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import graphdrop
+from graphdrop.cli import data
+
+DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
+_DEBUG = "--debug"
+
+app = typer.Typer(
+    name="graphdrop",
+    help="Learnable connection sampling and uncertainty for graph neural networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"graphdrop {graphdrop.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(_DEBUG, help=f"Show where an error arose (also {DEBUG_VARIABLE}=1)."),
+    ] = False,
+) -> None:
+    # The version is printed by its callback, and main looks for --debug itself.
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command. An error is one line on stderr and exit code 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = _DEBUG in given or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0")
+    # One adds --debug at the end of the line that failed; as an option of all it belongs in front.
+    ordered = [_DEBUG] * (_DEBUG in given) + [word for word in given if word != _DEBUG]
+    try:
+        app(ordered)
+    except (ValueError, OSError) as error:
+        if debug:
+            raise
+        print(f"graphdrop: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,156 @@
+"""`graphdrop data`: which datasets are known, which are here, and what is in them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from graphdrop.data.download import read_verified
+from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
+from graphdrop.data.sources import fetch as fetch_files
+
+app = typer.Typer(
+    help=(
+        "Datasets: which are known, which are here, what is in them.\n\n"
+        "Files are looked for in --root, in the folder that GRAPHDROP_DATA names and in the user's "
+        "cache, and downloaded if they are in none."
+    ),
+    no_args_is_help=True,
+)
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder to look in first and to download to.", show_default="the cache"),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Datasets; all known ones if none is named."),
+]
+
+
+@app.command("list")
+def list_datasets(
+    files: Annotated[bool, typer.Option("--files", help="Show every file.")] = False,
+    root: Root = None,
+) -> None:
+    """Show what is known, what is here, and where the rest would come from."""
+    _console().print(_table_of_files(root) if files else _table_of_datasets(root))
+    print(f"Looked in {', '.join(map(str, local_folders(root)))}.")
+
+
+def _table_of_files(root: Path | None) -> Table:
+    table = _table("file", "size", "path, or where it would come from")
+    for source in SOURCES.values():
+        for file in source.files:
+            where = find(source, file, root) or source.addresses(file)
+            table.add_row(file.name, _size(file.size), str(where))
+    return table
+
+
+def _table_of_datasets(root: Path | None) -> Table:
+    table = _table("name", "size", "here", "published at", "licence")
+    for source in SOURCES.values():
+        paths = [find(source, file, root) for file in source.files]
+        folders = sorted({str(path.parent) for path in paths if path})
+        here = ", ".join(folders) or "no"
+        if folders and None in paths:
+            here += f", but {paths.count(None)} of {len(paths)} files"
+        table.add_row(source.name, _size(source.size), here, source.published, source.licence)
+    table.add_row("synthetic", "", "always: a graph like Cora, made when asked for", "", "")
+    return table
+
+
+@app.command()
+def fetch(names: Names = None, root: Root = None) -> None:
+    """Download what is not here, and verify every file."""
+    for source in _chosen(names):
+        paths = fetch_files(source, root)
+        for file in source.files:
+            read_verified(paths[file.name], file.sha256)
+        folders = sorted({str(path.parent) for path in paths.values()})
+        print(f"{source.name}: {len(paths)} files verified in {', '.join(folders)}")
+
+
+@app.command()
+def info(
+    name: Annotated[
+        str, typer.Argument(help="A known dataset, 'synthetic', or the path of an .npz file.")
+    ],
+    split: Annotated[
+        str, typer.Option(help="public, random-per-class or random-fractions.")
+    ] = "public",
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    root: Root = None,
+) -> None:
+    """Load a dataset, fetching it if need be, and show its statistics."""
+    from graphdrop.data import load_dataset  # noqa: PLC0415 - the other commands need no torch
+
+    dataset = load_dataset(name, root, split, seed)
+    table = Table(box=box.SIMPLE, show_header=False, title=dataset.name, title_justify="left")
+    for what, how_much in dataset.summary.rows():
+        table.add_row(what, how_much)
+    _console().print(table)
+    if dataset.checksums:
+        print("sha256 of the files:")
+    for file, sha256 in dataset.checksums.items():
+        print(f"{sha256}  {file}")
+
+
+@app.command()
+def verify(names: Names = None, root: Root = None) -> None:
+    """Check the checksum of every file that is here; exit with 2 if one is wrong.
+
+    A dataset that is named must be here in full.
+    """
+    table = _table("file", "checksum", "path")
+    failures = []
+    for source in _chosen(names):
+        absent = [file for file in source.files if find(source, file, root) is None]
+        if absent and names:
+            failures.append(
+                f"{len(absent)} of the {len(source.files)} files of {source.name} are not here: "
+                f"run `graphdrop data fetch {source.name}`"
+            )
+        for file in source.files:
+            path = find(source, file, root)
+            if path is None:
+                table.add_row(file.name, "not here", "")
+                continue
+            try:
+                read_verified(path, file.sha256)
+                table.add_row(file.name, "right", str(path))
+            except (ValueError, OSError) as error:
+                table.add_row(file.name, "[bold red]wrong[/]", str(path))
+                failures.append(str(error))
+    _console().print(table)
+    if failures:
+        raise ValueError("; ".join(failures))
+
+
+def _chosen(names: list[str] | None) -> list[Source]:
+    sources = []
+    for name in names or SOURCES:
+        source = find_source(name)
+        if source is None:
+            raise ValueError(f"NAME is {name!r}: give one of {', '.join(SOURCES)}")
+        sources.append(source)
+    return sources
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
+    return table
+
+
+def _console() -> Console:
+    # Into a pipe or a file goes the whole line, as there is no window for it to fit.
+    return Console(width=None if sys.stdout.isatty() else 240)
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 10**5 else f"{size / 1e3:.1f} kB"

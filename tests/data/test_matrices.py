@@ -1,0 +1,69 @@
+"""Stored matrices are checked when read, and dense unless they are large."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+
+from graphdrop.data import matrices
+from graphdrop.data.matrices import checked_csr, feature_tensor
+
+GOOD = {"values": [1.0, 2.0, 3.0], "indices": [0, 2, 1], "indptr": [0, 2, 3], "shape": (2, 3)}
+
+
+def check(**changes: object) -> csr_matrix:
+    parts = GOOD | changes
+    arrays = (np.array(parts[part]) for part in ("values", "indices", "indptr"))
+    return checked_csr(*arrays, parts["shape"], "some.npz")
+
+
+def test_good_parts_make_the_matrix_they_describe():
+    np.testing.assert_array_equal(check().toarray(), [[1, 0, 2], [0, 3, 0]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shape": (2, 3, 4)}, "takes two sizes"),
+        ({"shape": (2, -3)}, "takes two sizes"),
+        ({"shape": (4, 3)}, "indptr has 3 entries, 4 rows take 5"),
+        ({"shape": (2, 2)}, "indices run from 0 to 2, outside the 2 columns"),
+        ({"indices": [0, -1, 1]}, "indices run from -1"),
+        ({"indices": [0.0, 1.0, 2.0]}, "indices of a sparse matrix has .* float64"),
+        ({"indptr": [0, 2, 4]}, "indptr ends with 4"),
+        ({"indptr": [1, 2, 3]}, "must rise from 0"),
+        ({"indptr": [0, 4, 3]}, "must rise from 0"),
+        ({"indptr": [[0, 2, 3]]}, r"indptr of a sparse matrix has shape \(1, 3\)"),
+        ({"values": [1.0, 2.0]}, "data has 2 entries, indices 3"),
+        ({"values": ["a", "b", "c"]}, "data of a sparse matrix has .* numbers"),
+    ],
+)
+def test_bad_parts_are_named(changes, message):
+    with pytest.raises(ValueError, match=f"some.npz.*{message}"):
+        check(**changes)
+
+
+def test_features_up_to_the_limit_are_dense_and_beyond_it_sparse_and_the_same(monkeypatch):
+    matrix = check()
+    dense = feature_tensor(matrix)
+    monkeypatch.setattr(matrices, "DENSE_LIMIT", 4 * 2 * 3)
+    assert feature_tensor(matrix).layout == torch.strided
+    monkeypatch.setattr(matrices, "DENSE_LIMIT", 4 * 2 * 3 - 1)
+    sparse = feature_tensor(matrix)
+    assert dense.layout == torch.strided
+    assert sparse.layout == torch.sparse_csr
+    assert dense.dtype == sparse.dtype == torch.float32
+    assert torch.equal(sparse.to_dense(), dense)
+
+
+def test_a_matrix_far_too_wide_to_be_dense_costs_only_its_entries():
+    features = feature_tensor(check(shape=(2, 10**12)))
+    assert features.shape == (2, 10**12)
+    assert features.values().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("limit", [0, 2**30])
+def test_entries_stored_twice_add_up(monkeypatch, limit):
+    monkeypatch.setattr(matrices, "DENSE_LIMIT", limit)
+    features = feature_tensor(check(indices=[2, 2, 1]))
+    assert features.to_dense().tolist() == [[0, 0, 3], [0, 3, 0]]

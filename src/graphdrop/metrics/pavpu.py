@@ -1,0 +1,203 @@
+"""PAvPU: how well "certain" goes with "accurate" and "uncertain" with "inaccurate"."""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphdrop.metrics.inputs import choose
+from graphdrop.metrics.outcomes import OutcomeMetric, Outcomes, judge
+
+
+class ThresholdAxis(StrEnum):
+    """What a threshold of 0.5 means."""
+
+    LARGEST = "fraction-of-largest"
+    """Half of the largest uncertainty observed: the axis of the paper's figure."""
+    LOG_CLASSES = "fraction-of-log-classes"
+    """Half of `log(classes)`, the entropy of a uniform guess: comparable between models."""
+    RANGE = "smallest-to-largest"
+    """Half of the way from the smallest to the largest uncertainty observed."""
+    VALUE = "value"
+    """An uncertainty of 0.5 itself: for a threshold that was chosen on other data."""
+
+
+class PavpuResult(NamedTuple):
+    """PAvPU at one threshold, and its two conditional probabilities (NaN where undefined)."""
+
+    pavpu: Tensor
+    accurate_given_certain: Tensor
+    uncertain_given_inaccurate: Tensor
+
+
+class PavpuCurveResult(NamedTuple):
+    """PAvPU at each threshold, all `(thresholds,)`; `cutoffs` are the uncertainties they stand for.
+
+    A conditional probability is NaN where nothing meets its condition.
+    """
+
+    thresholds: Tensor
+    cutoffs: Tensor
+    pavpu: Tensor
+    accurate_given_certain: Tensor
+    uncertain_given_inaccurate: Tensor
+
+
+def pavpu(
+    probabilities: Tensor,
+    labels: Tensor,
+    threshold: float,
+    *,
+    axis: ThresholdAxis | str = ThresholdAxis.LARGEST,
+    uncertainty: Tensor | None = None,
+    predictions: Tensor | None = None,
+) -> PavpuResult:
+    """`PAvPU = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)` at one threshold.
+
+    `a`/`i` is accurate or inaccurate, `c`/`u` certain or uncertain, and certain means that the
+    uncertainty is at most the threshold. At 1.0 of the largest it is therefore the accuracy.
+
+    Args:
+        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
+        labels: true class ids `(n,)`.
+        threshold: where certain ends, on `axis`.
+        axis: what `threshold` is a fraction of.
+        uncertainty: `(n,)`, such as the mutual information; the predictive entropy if not given.
+        predictions: class ids `(n,)`, such as the majority vote; the argmax if not given.
+    """
+    outcomes = judge(probabilities, labels, uncertainty, predictions)
+    return _value(outcomes, threshold, axis)
+
+
+def pavpu_curve(
+    probabilities: Tensor,
+    labels: Tensor,
+    thresholds: Sequence[float] | Tensor | None = None,
+    *,
+    axis: ThresholdAxis | str = ThresholdAxis.LARGEST,
+    uncertainty: Tensor | None = None,
+    predictions: Tensor | None = None,
+) -> PavpuCurveResult:
+    """PAvPU over thresholds, by default 0, 0.05, ... 1; the other arguments are those of `pavpu`.
+
+    The paper's figure shows the fractions 0.5 to 1.
+    """
+    outcomes = judge(probabilities, labels, uncertainty, predictions)
+    return _curve(outcomes, thresholds, axis)
+
+
+class PAvPU(OutcomeMetric):
+    """`pavpu` over batches: the predictions of all updates are judged together."""
+
+    def __init__(
+        self, threshold: float, axis: ThresholdAxis | str = ThresholdAxis.LARGEST, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.threshold, self.axis = threshold, choose(ThresholdAxis, axis, "axis")
+        _positions([threshold], self.axis)
+
+    def compute(self) -> PavpuResult:
+        """PAvPU and its conditional probabilities over all batches."""
+        return _value(self.outcomes(), self.threshold, self.axis)
+
+
+class PAvPUCurve(OutcomeMetric):
+    """`pavpu_curve` over batches: the predictions of all updates are judged together."""
+
+    def __init__(
+        self,
+        thresholds: Sequence[float] | Tensor | None = None,
+        axis: ThresholdAxis | str = ThresholdAxis.LARGEST,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.axis = choose(ThresholdAxis, axis, "axis")
+        self.thresholds = _positions(thresholds, self.axis)
+
+    def compute(self) -> PavpuCurveResult:
+        """The curve over all batches."""
+        return _curve(self.outcomes(), self.thresholds, self.axis)
+
+
+def _value(outcomes: Outcomes, threshold: float, axis: ThresholdAxis | str) -> PavpuResult:
+    curve = _curve(outcomes, [float(threshold)], axis)
+    return PavpuResult(
+        curve.pavpu[0], curve.accurate_given_certain[0], curve.uncertain_given_inaccurate[0]
+    )
+
+
+def _curve(
+    outcomes: Outcomes,
+    thresholds: Sequence[float] | Tensor | None,
+    axis: ThresholdAxis | str,
+) -> PavpuCurveResult:
+    axis = choose(ThresholdAxis, axis, "axis")
+    uncertainty, order = outcomes.uncertainty.sort()
+    positions = _positions(thresholds, axis).to(uncertainty.device)
+    cutoffs = _cutoffs(positions, axis, uncertainty, outcomes.classes)
+    examples = uncertainty.numel()
+    accurate = outcomes.accurate[order].cumsum(0)
+    all_accurate = accurate[-1]
+    certain = torch.searchsorted(uncertainty, cutoffs, right=True)
+    accurate_certain = torch.cat([accurate.new_zeros(1), accurate])[certain]
+    inaccurate_uncertain = (examples - certain) - (all_accurate - accurate_certain)
+    return PavpuCurveResult(
+        thresholds=positions,
+        cutoffs=cutoffs,
+        pavpu=_ratio(accurate_certain + inaccurate_uncertain, examples),
+        accurate_given_certain=_ratio(accurate_certain, certain),
+        uncertain_given_inaccurate=_ratio(inaccurate_uncertain, examples - all_accurate),
+    )
+
+
+def _positions(thresholds: Sequence[float] | Tensor | None, axis: ThresholdAxis) -> Tensor:
+    if thresholds is None:
+        if axis is ThresholdAxis.VALUE:
+            raise ValueError(
+                "thresholds is not given, but on the axis 'value' there is no default: "
+                "pass the uncertainties to use as thresholds"
+            )
+        return torch.linspace(0, 1, 21, dtype=torch.float64)
+    positions = torch.as_tensor(thresholds, dtype=torch.float64)
+    if positions.ndim != 1 or positions.numel() == 0:
+        raise ValueError(
+            f"thresholds has shape {tuple(positions.shape)}, but it takes a list of at least one "
+            "number: pass for example [0.5, 1.0]"
+        )
+    inside = (positions >= 0) & (positions <= 1)
+    valid = positions.isfinite() if axis is ThresholdAxis.VALUE else inside
+    if not valid.all():
+        wrong = positions[~valid][0].item()
+        takes = "a finite number" if axis is ThresholdAxis.VALUE else "a fraction in [0, 1]"
+        raise ValueError(
+            f"threshold is {wrong}, but on the axis {axis.value!r} it must be {takes}: "
+            "choose another axis if it is an uncertainty in nats"
+        )
+    return positions
+
+
+def _cutoffs(positions: Tensor, axis: ThresholdAxis, rising: Tensor, classes: int) -> Tensor:
+    smallest, largest = rising[0], rising[-1]
+    match axis:
+        case ThresholdAxis.VALUE:
+            return positions
+        case ThresholdAxis.LOG_CLASSES:
+            return positions * math.log(classes)
+        case ThresholdAxis.RANGE:
+            # lerp is exact at both ends, where smallest + 1 * (largest - smallest) may fall an
+            # ulp short of the largest and lose it.
+            return torch.lerp(smallest, largest, positions)
+        case ThresholdAxis.LARGEST:
+            if largest < 0:
+                raise ValueError(
+                    f"uncertainty is at most {largest.item():.4g}, but a fraction of the largest "
+                    f"needs it to be non-negative: use the axis {ThresholdAxis.RANGE.value!r}"
+                )
+            return positions * largest
+
+
+def _ratio(part: Tensor, whole: Tensor | int) -> Tensor:
+    return part.to(torch.float64) / whole

@@ -1,0 +1,161 @@
+"""Calibration: whether predictions made with confidence 0.8 are right 80 % of the time."""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from graphdrop.metrics.inputs import check_labels, check_probabilities, choose
+from graphdrop.metrics.ordering import sort_by
+
+
+class Binning(StrEnum):
+    """How examples are grouped by confidence, the largest mean probability."""
+
+    EQUAL_WIDTH = "equal-width"
+    """Bin i of B holds confidences in `(i/B, (i+1)/B]`."""
+    EQUAL_MASS = "equal-mass"
+    """Bins of the same number of examples, within 1, as adaptive ECE has them."""
+
+
+class CalibrationNorm(StrEnum):
+    """How the bins' gaps between accuracy and confidence become one number."""
+
+    EXPECTED = "expected"
+    """Mean over the examples: ECE."""
+    MAXIMUM = "maximum"
+    """The largest gap of any bin: MCE."""
+
+
+class ReliabilityBins(NamedTuple):
+    """Mean `confidence`, `accuracy` and `examples` in each bin, `(bins,)`; NaN where empty."""
+
+    confidence: Tensor
+    accuracy: Tensor
+    examples: Tensor
+
+
+def reliability(
+    probabilities: Tensor,
+    labels: Tensor,
+    *,
+    bins: int = 15,
+    binning: Binning | str = Binning.EQUAL_WIDTH,
+) -> ReliabilityBins:
+    """What a reliability diagram shows: the accuracy of predictions of like confidence.
+
+    With equal mass, examples of equal confidence that straddle two bins count with their group's
+    accuracy in both, so the bins do not depend on the order of the examples.
+
+    Args:
+        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
+        labels: true class ids `(n,)`.
+        bins: how many bins.
+        binning: equal width or equal mass.
+    """
+    binning = choose(Binning, binning, "binning")
+    return _fill(*_top_class(probabilities, labels), _check_bins(bins), binning)
+
+
+def calibration_error(
+    probabilities: Tensor,
+    labels: Tensor,
+    *,
+    bins: int = 15,
+    norm: CalibrationNorm | str = CalibrationNorm.EXPECTED,
+    binning: Binning | str = Binning.EQUAL_WIDTH,
+) -> Tensor:
+    """ECE `sum_b (n_b / n) |accuracy_b - confidence_b|`, or MCE, the largest `|..|`.
+
+    With `binning="equal-mass"` it is the adaptive ECE. The arguments are those of `reliability`,
+    and `norm`.
+    """
+    filled = reliability(probabilities, labels, bins=bins, binning=binning)
+    return _gap(filled, choose(CalibrationNorm, norm, "norm"))
+
+
+class Reliability(Metric):
+    """`reliability` over batches."""
+
+    full_state_update = False
+    confidence: list[Tensor]
+    accurate: list[Tensor]
+
+    def __init__(
+        self, bins: int = 15, binning: Binning | str = Binning.EQUAL_WIDTH, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.bins, self.binning = _check_bins(bins), choose(Binning, binning, "binning")
+        self.add_state("confidence", default=[], dist_reduce_fx="cat")
+        self.add_state("accurate", default=[], dist_reduce_fx="cat")
+
+    def update(self, probabilities: Tensor, labels: Tensor) -> None:
+        """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
+        confidence, accurate = _top_class(probabilities, labels)
+        self.confidence.append(confidence)
+        self.accurate.append(accurate)
+
+    def compute(self) -> Any:
+        """The bins over all batches, as `ReliabilityBins`."""
+        confidence, accurate = dim_zero_cat(self.confidence), dim_zero_cat(self.accurate)
+        return _fill(confidence, accurate, self.bins, self.binning)
+
+
+class CalibrationError(Reliability):
+    """`calibration_error` over batches."""
+
+    higher_is_better = False
+
+    def __init__(
+        self,
+        bins: int = 15,
+        norm: CalibrationNorm | str = CalibrationNorm.EXPECTED,
+        binning: Binning | str = Binning.EQUAL_WIDTH,
+        **options: Any,
+    ) -> None:
+        super().__init__(bins, binning, **options)
+        self.norm = choose(CalibrationNorm, norm, "norm")
+
+    def compute(self) -> Tensor:
+        """The error over all batches."""
+        return _gap(super().compute(), self.norm)
+
+
+def _top_class(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    mean = check_probabilities(probabilities)
+    labels = check_labels(labels, *mean.shape)
+    confidence, predictions = mean.max(-1)
+    return confidence, predictions == labels
+
+
+def _fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> ReliabilityBins:
+    # Sorted first, so that the sums below add in the same order whatever the order given.
+    confidence, accuracy = sort_by(confidence, accurate)
+    if binning is Binning.EQUAL_WIDTH:
+        edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=confidence.device)
+        index = torch.bucketize(confidence, edges[1:-1])
+    else:
+        examples = confidence.numel()
+        index = torch.arange(examples, device=confidence.device) * bins // examples
+    count = torch.bincount(index, minlength=bins)
+    return ReliabilityBins(
+        torch.bincount(index, weights=confidence, minlength=bins) / count,
+        torch.bincount(index, weights=accuracy, minlength=bins) / count,
+        count,
+    )
+
+
+def _gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
+    gaps = (filled.accuracy - filled.confidence).abs().nan_to_num(nan=0.0)
+    if norm is CalibrationNorm.MAXIMUM:
+        return gaps.max()
+    return (gaps * filled.examples).sum() / filled.examples.sum()
+
+
+def _check_bins(bins: int) -> int:
+    if not isinstance(bins, int) or bins < 1:
+        raise ValueError(f"bins is {bins!r}, but it takes a whole number of at least 1, such as 15")
+    return bins

@@ -1,0 +1,69 @@
+"""The scoring rules against scikit-learn, torch and numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import label_binarize
+
+from graphdrop.metrics import brier_score, nll
+
+LOGITS = 3 * torch.randn(300, 6, generator=torch.Generator().manual_seed(0)).double()
+PROBABILITIES = LOGITS.softmax(-1)
+LABELS = torch.arange(300) % 6
+
+
+def test_two_examples_by_hand():
+    probabilities = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
+    labels = torch.tensor([0, 2])
+    assert brier_score(probabilities, labels).item() == (0.25 + 2 / 16 + 2) / 2
+    assert nll(probabilities[:1], labels[:1]).item() == pytest.approx(math.log(2))
+
+
+def test_nll_is_scikit_learns_log_loss_and_torchs_cross_entropy():
+    found = nll(PROBABILITIES, LABELS).item()
+    assert found == pytest.approx(log_loss(LABELS, PROBABILITIES.numpy()), rel=1e-12)
+    assert found == pytest.approx(torch.nn.functional.cross_entropy(LOGITS, LABELS).item())
+
+
+def test_brier_is_the_mean_squared_distance_to_the_one_hot_label():
+    one_hot = label_binarize(LABELS, classes=range(6))
+    expected = ((PROBABILITIES.numpy() - one_hot) ** 2).sum(1).mean()
+    assert brier_score(PROBABILITIES, LABELS).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_underflowed_probability_costs_much_and_stays_finite(dtype):
+    probabilities = torch.tensor([[1.0, 0.0]], dtype=dtype)
+    found = nll(probabilities, torch.tensor([1])).item()
+    assert found == pytest.approx(-math.log(torch.finfo(dtype).tiny))
+
+
+@given(st.integers(0, 2**20))
+@settings(max_examples=30, deadline=None)
+def test_no_other_report_scores_better_on_average_than_the_truth(seed):
+    generator = torch.Generator().manual_seed(seed)
+    truth, other = torch.randn(2, 4, generator=generator).double().softmax(-1)
+    # The expectation over labels drawn from the truth, exactly.
+    for score in (brier_score, nll):
+        honest, dishonest = (
+            sum(truth[c] * score(report[None], torch.tensor([c])) for c in range(4)).item()
+            for report in (truth, other)
+        )
+        assert honest <= dishonest + 1e-12
+
+
+@given(st.integers(0, 2**20), st.integers(1, 30))
+@settings(max_examples=30, deadline=None)
+def test_brier_lies_between_zero_and_two_and_neither_sees_the_order(seed, examples):
+    generator = torch.Generator().manual_seed(seed)
+    probabilities = (5 * torch.randn(examples, 3, generator=generator)).softmax(-1)
+    labels = torch.randint(3, (examples,), generator=generator)
+    order = torch.randperm(examples, generator=generator)
+    assert 0 <= brier_score(probabilities, labels).item() <= 2
+    for score in (brier_score, nll):
+        permuted = score(probabilities[order], labels[order])
+        torch.testing.assert_close(permuted, score(probabilities, labels))

@@ -1,0 +1,99 @@
+"""Measures of predictions and of hidden layers: functions, and torchmetrics classes over batches.
+
+Every class agrees with the function it is named after, for any split into batches in any order.
+(torchmetrics drops the dimension of a result that holds a single number.)
+"""
+
+from graphdrop.metrics.calibration import (
+    Binning,
+    CalibrationError,
+    CalibrationNorm,
+    Reliability,
+    ReliabilityBins,
+    calibration_error,
+    reliability,
+)
+from graphdrop.metrics.conformal import ConformalScore, SplitConformal
+from graphdrop.metrics.entropy import predictive_entropy
+from graphdrop.metrics.gap import AccuracyGap, accuracy_gap
+from graphdrop.metrics.ood import OodAUPR, OodAUROC, ood_aupr, ood_auroc
+from graphdrop.metrics.pavpu import (
+    PAvPU,
+    PAvPUCurve,
+    PavpuCurveResult,
+    PavpuResult,
+    ThresholdAxis,
+    pavpu,
+    pavpu_curve,
+)
+from graphdrop.metrics.scoring import NLL, BrierScore, brier_score, nll
+from graphdrop.metrics.selective import (
+    AURC,
+    ExcessAURC,
+    RiskCoverage,
+    RiskCoverageCurve,
+    SelectiveRisk,
+    aurc,
+    excess_aurc,
+    risk_coverage_curve,
+    selective_risk,
+)
+from graphdrop.metrics.smoothing import (
+    DirichletEnergy,
+    MeanAverageDistance,
+    TotalVariation,
+    dirichlet_energy,
+    mean_average_distance,
+    total_variation,
+)
+from graphdrop.metrics.spectrum import adjacency, spectral_radius
+from graphdrop.metrics.temperature import apply_temperature, fit_temperature
+
+__all__ = [
+    "AURC",
+    "NLL",
+    "AccuracyGap",
+    "Binning",
+    "BrierScore",
+    "CalibrationError",
+    "CalibrationNorm",
+    "ConformalScore",
+    "DirichletEnergy",
+    "ExcessAURC",
+    "MeanAverageDistance",
+    "OodAUPR",
+    "OodAUROC",
+    "PAvPU",
+    "PAvPUCurve",
+    "PavpuCurveResult",
+    "PavpuResult",
+    "Reliability",
+    "ReliabilityBins",
+    "RiskCoverage",
+    "RiskCoverageCurve",
+    "SelectiveRisk",
+    "SplitConformal",
+    "ThresholdAxis",
+    "TotalVariation",
+    "accuracy_gap",
+    "adjacency",
+    "apply_temperature",
+    "aurc",
+    "brier_score",
+    "calibration_error",
+    "dirichlet_energy",
+    "excess_aurc",
+    "fit_temperature",
+    "mean_average_distance",
+    "nll",
+    "ood_aupr",
+    "ood_auroc",
+    "pavpu",
+    "pavpu_curve",
+    "predictive_entropy",
+    "reliability",
+    "risk_coverage_curve",
+    "selective_risk",
+    "spectral_radius",
+    "total_variation",
+]

@@ -1,0 +1,332 @@
+"""`Graph`: edges by destination and by source under one set of numbers, with their weights.
+
+Rows are destinations and columns are sources, as in the product `A H` of a layer: a whole graph is
+square, and `Graph.rows` gives the rectangular part of it that computes just some of the rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphdrop.graph import convert, csr
+from graphdrop.graph.normalisation import Normalisation, normalised_weights
+from graphdrop.graph.validate import check_edge_index, check_edge_weight, check_rows
+
+if TYPE_CHECKING:
+    import networkx
+    import scipy.sparse
+    from torch_geometric.data import Data
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """Edges in CSR order over destinations, their transpose, and their normalised weights.
+
+    The number of an edge is its position in CSR order, sorted by (destination, source); parallel
+    edges keep the order they were given in. Indices are int32 where they fit, else int64.
+    """
+
+    indptr: Tensor
+    """Where each destination's edges begin, `[num_dst + 1]`."""
+    indices: Tensor
+    """The source of each edge, `[E]`."""
+    weight: Tensor
+    """The weights as given, 1 where there were none, self-loops included, `[E]` float32."""
+    value: Tensor
+    """The normalised weights, `[E]` float32."""
+    normalisation: Normalisation
+    t_indptr: Tensor
+    """Where each source's edges begin in transposed order, `[num_src + 1]`."""
+    t_indices: Tensor
+    """The destination of each edge in transposed order, `[E]`."""
+    t_edge: Tensor
+    """The number of each edge in transposed order, `[E]`."""
+    t_value: Tensor
+    """`value` in transposed order, so that a backward pass reads it in sequence, `[E]`."""
+    rank: Tensor | None = None
+    """The rank of each edge among its parallels, `[E]` int32; None where there are no parallels."""
+    dst_ids: Tensor | None = None
+    """The node id of each row; None where they are the same."""
+    src_ids: Tensor | None = None
+    """The node id of each column; None where they are the same."""
+    parent: Graph | None = field(default=None, kw_only=True)
+    """The whole graph that this is a part of."""
+    parent_edge: Tensor | None = field(default=None, kw_only=True)
+    """The number of each edge in the whole graph."""
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        normalisation: Normalisation | str = Normalisation.SYM,
+        self_loops: bool = True,
+    ) -> Graph:
+        """Build from PyG's `edge_index [2, E]`: sources in row 0, destinations in row 1.
+
+        With `self_loops` every node that has no loop gets one of weight 1, unless the
+        normalisation is `none`: PyG's `add_remaining_self_loops`, except that parallel self-loops
+        all stay.
+        """
+        kind = Normalisation.of(normalisation)
+        num_nodes = check_edge_index(edge_index, num_nodes)
+        limit = edge_index.shape[1] + num_nodes
+        dtype = np.dtype(np.int32 if limit <= INT32_MAX else np.int64)
+        source, destination = (ends.astype(dtype) for ends in edge_index.cpu().numpy())
+        weight = None
+        if edge_weight is not None:
+            weight = check_edge_weight(edge_weight, edge_index.shape[1]).cpu().numpy()
+        if self_loops and kind is not Normalisation.NONE:
+            alone = np.ones(num_nodes, dtype=bool)
+            alone[source[source == destination]] = False
+            loops = np.flatnonzero(alone).astype(dtype)
+            source, destination = np.append(source, loops), np.append(destination, loops)
+            if weight is not None:
+                weight = np.append(weight, np.ones(len(loops), dtype=np.float32))
+
+        sorted_edges = csr.sorted_edges(source, destination, num_nodes)
+        del source, destination
+        indptr, indices, order = (torch.from_numpy(array) for array in sorted_edges)
+        given = torch.ones(len(indices)) if weight is None else torch.from_numpy(weight)[order]
+        value = normalised_weights(kind, indptr, indices, given)
+        t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, num_nodes)
+        graph = cls(
+            indptr=indptr,
+            indices=indices,
+            weight=given,
+            value=value,
+            normalisation=kind,
+            t_indptr=t_indptr,
+            t_indices=t_indices,
+            t_edge=t_edge,
+            t_value=value.index_select(0, t_edge),
+            rank=csr.parallel_rank(indptr, indices),
+        )
+        return graph.to(edge_index.device)
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Data,
+        *,
+        normalisation: Normalisation | str = Normalisation.SYM,
+        self_loops: bool = True,
+    ) -> Graph:
+        """Build from the `edge_index` and, where it has one, the `edge_weight` of a PyG `Data`."""
+        edges = convert.edges_of_data(data)
+        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: scipy.sparse.sparray | scipy.sparse.spmatrix,
+        *,
+        normalisation: Normalisation | str = Normalisation.SYM,
+        self_loops: bool = True,
+    ) -> Graph:
+        """Build from a square sparse matrix whose entry `A[v, u]` is the edge from u to v.
+
+        Rows are destinations, as in `A H`; transpose a matrix that has sources in its rows. Every
+        stored entry is an edge, a stored zero too; entries of one place are parallel edges.
+        """
+        edges = convert.edges_of_scipy(matrix)
+        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: networkx.Graph[Any],
+        *,
+        weight: str = "weight",
+        normalisation: Normalisation | str = Normalisation.SYM,
+        self_loops: bool = True,
+    ) -> Graph:
+        """Build from a networkx graph; nodes are numbered in the order in which it lists them.
+
+        An undirected edge goes both ways. `weight` names the edge attribute that holds the
+        weights; an edge without it weighs 1.
+        """
+        edges = convert.edges_of_networkx(graph, weight)
+        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+
+    @property
+    def num_dst(self) -> int:
+        """Number of rows."""
+        return self.indptr.shape[0] - 1
+
+    @property
+    def num_src(self) -> int:
+        """Number of columns."""
+        return self.t_indptr.shape[0] - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, self-loops included."""
+        return self.indices.shape[0]
+
+    @cached_property
+    def edge_dst(self) -> Tensor:
+        """The destination row of each edge, `[E]`."""
+        return csr.rows_of(self.indptr)
+
+    @cached_property
+    def draw_dst(self) -> Tensor:
+        """The node id of each edge's destination: a draw is keyed by it, `[E]`."""
+        return self.edge_dst if self.dst_ids is None else self.dst_ids[self.edge_dst]
+
+    @cached_property
+    def draw_src(self) -> Tensor:
+        """The node id of each edge's source: a draw is keyed by it, `[E]`."""
+        return self.indices if self.src_ids is None else self.src_ids[self.indices]
+
+    @cached_property
+    def t_draw_dst(self) -> Tensor:
+        """`draw_dst` in transposed order, `[E]`."""
+        return self.t_indices if self.dst_ids is None else self.dst_ids[self.t_indices]
+
+    @cached_property
+    def t_rank(self) -> Tensor | None:
+        """`rank` in transposed order."""
+        return None if self.rank is None else self.rank[self.t_edge]
+
+    @cached_property
+    def self_loop(self) -> Tensor:
+        """Marks the edges from a node to itself, `[E]` bool."""
+        return self.draw_dst == self.draw_src
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Number of edges into each row, `[num_dst]`."""
+        return self.indptr.diff()
+
+    @cached_property
+    def out_degree(self) -> Tensor:
+        """Number of edges out of each column, `[num_src]`."""
+        return self.t_indptr.diff()
+
+    @cached_property
+    def chunks(self) -> Tensor:
+        """Boundaries of 64 runs of rows of nearly equal work (edges and rows), `[65]` int64."""
+        return csr.balanced_chunks(self.indptr)
+
+    @cached_property
+    def t_chunks(self) -> Tensor:
+        """`chunks` of the transpose: runs of columns."""
+        return csr.balanced_chunks(self.t_indptr)
+
+    @cached_property
+    def reverse(self) -> Tensor:
+        """The number of the edge (u, v) of the same rank for each edge (v, u), or -1, `[E]`."""
+        return csr.reverse_edges(self.draw_dst, self.draw_src, self.rank, self.t_edge)
+
+    def rows(self, rows: Tensor) -> Graph:
+        """The part that computes `rows`, given as row numbers or as a bool mask `[num_dst]`.
+
+        Its destinations are `rows` in that order, its sources are their distinct sources, sorted;
+        `dst_ids` and `src_ids` have the ids of both. Weights stay normalised over the whole graph.
+        """
+        rows = check_rows(rows, self.num_dst).to(self.indptr.device)
+        degree = self.degree[rows]
+        indptr = self.indptr.new_zeros(len(rows) + 1)
+        torch.cumsum(degree, 0, out=indptr[1:])
+        edge = (self.indptr[rows] - indptr[:-1]).repeat_interleave(degree)
+        edge += torch.arange(len(edge), dtype=edge.dtype, device=edge.device)
+
+        sources = self.indices.index_select(0, edge)
+        column_of = sources.new_zeros(self.num_src)
+        column_of[sources] = 1
+        columns = column_of.nonzero().flatten()
+        column_of[columns] = torch.arange(len(columns), dtype=sources.dtype, device=sources.device)
+        indices = column_of.index_select(0, sources)
+        t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, len(columns))
+
+        value = self.value.index_select(0, edge)
+        rank = None if self.rank is None else self.rank.index_select(0, edge)
+        return Graph(
+            indptr=indptr,
+            indices=indices,
+            weight=self.weight.index_select(0, edge),
+            value=value,
+            normalisation=self.normalisation,
+            t_indptr=t_indptr,
+            t_indices=t_indices,
+            t_edge=t_edge,
+            t_value=value.index_select(0, t_edge),
+            rank=rank if rank is not None and bool(rank.any()) else None,
+            dst_ids=rows.to(sources) if self.dst_ids is None else self.dst_ids[rows],
+            src_ids=columns.to(sources) if self.src_ids is None else self.src_ids[columns],
+            parent=self.parent or self,
+            parent_edge=edge if self.parent_edge is None else self.parent_edge[edge],
+        )
+
+    def receptive_field(self, rows: Tensor, layers: int) -> list[Graph]:
+        """The parts that compute `rows` of the last of `layers` layers, first layer first.
+
+        The sources of each are the destinations of the one before, in the same order; the first
+        one's sources (`src_ids`) are the rows of the input that are read.
+        """
+        if self.parent is not None:
+            raise ValueError("receptive_field needs the whole graph; got a part: use graph.parent")
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1; got {layers}")
+        parts = [self.rows(rows)]
+        while len(parts) < layers:
+            columns = parts[-1].src_ids
+            assert columns is not None  # noqa: S101 - a part has ids
+            parts.append(self.rows(columns))
+        return parts[::-1]
+
+    def normalised(self, normalisation: Normalisation | str) -> Graph:
+        """The same edges under another normalisation; self-loops are neither added nor removed."""
+        kind = Normalisation.of(normalisation)
+        if kind is self.normalisation:
+            return self
+        if self.parent is None:
+            value = normalised_weights(kind, self.indptr, self.indices, self.weight)
+            return self._with(value=value, t_value=value[self.t_edge], normalisation=kind)
+        parent = self.parent.normalised(kind)
+        value = parent.value[self.parent_edge]
+        return self._with(
+            value=value, t_value=value[self.t_edge], normalisation=kind, parent=parent
+        )
+
+    def double(self) -> Graph:
+        """The same graph with weights in float64, for reference computations."""
+        return self._with(
+            weight=self.weight.double(),
+            value=self.value.double(),
+            t_value=self.t_value.double(),
+            parent=None if self.parent is None else self.parent.double(),
+        )
+
+    def _with(self, **weights: object) -> Graph:
+        """A copy with other weights that keeps what has been derived: the structure is the same."""
+        other = copy.copy(self)
+        vars(other).update(weights)
+        return other
+
+    def to(self, device: torch.device | str) -> Graph:
+        """The same graph on another device; itself if it is there already."""
+        if self.indptr.device == torch.device(device):
+            return self
+        moved: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, Tensor | Graph):
+                moved[name] = value.to(device)
+        return replace(self, **moved)
+
+    def __repr__(self) -> str:
+        size = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
+        return f"Graph({size}, normalisation={self.normalisation.value!r})"

@@ -13,6 +13,7 @@ from torch_geometric.data import Data, HeteroData
 import graphdrop
 from graphdrop.data.dataset import load_dataset
 from graphdrop.data.splits import Split, SplitSizes, fixed, random_fractions, random_per_class
+from graphdrop.graph import Graph
 
 # Nodes, undirected edges, self-loops, features, classes, isolated nodes, sizes of the split.
 STATISTICS = {
@@ -250,6 +251,14 @@ def test_an_undirected_edge_and_a_self_loop_count_once():
     data = Data(x=torch.ones(3, 1), edge_index=edges, y=torch.tensor([0, 1, 1]))
     summary = load_dataset(data, split=fixed([0], [1], [2], 3)).summary
     assert (summary.edges, summary.directed, summary.isolated) == (2, False, 1)
+
+
+def test_the_own_graph_is_that_of_the_data_and_built_once():
+    dataset = load_dataset(ring(), seed=3)
+    assert isinstance(dataset.graph, Graph)
+    assert dataset.graph is dataset.graph
+    assert dataset.graph.num_dst == dataset.graph.num_src == 2000
+    assert dataset.graph.num_edges == 2000 + 2000  # models' self-loops included
 
 
 def test_the_package_imports_without_torch_until_a_name_is_used():

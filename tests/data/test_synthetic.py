@@ -68,6 +68,17 @@ def test_degree_homophily_and_words_are_met_on_average_even_where_many_edges_col
     assert (np.abs(mean - [25, homophily, 4]) < 4 * error + [0, 0.002, 0]).all()
 
 
+@pytest.mark.parametrize("num_nodes", [30, 400])
+def test_affinities_meet_degree_and_homophily_exactly_in_expectation(num_nodes):
+    graph = synthetic_graph(num_nodes, 3, average_degree=5, homophily=0.7, balanced=False)
+    first, second = torch.triu_indices(num_nodes, num_nodes, offset=1)
+    product = graph.propensity[first] * graph.propensity[second]
+    present = 1 - torch.exp(-product[:, None, None] * graph.affinity)
+    weighted = present.sum(dim=0) * torch.outer(graph.class_prior, graph.class_prior)
+    assert float(weighted.sum()) * 2 / num_nodes == pytest.approx(5, rel=1e-3)
+    assert float(weighted.trace() / weighted.sum()) == pytest.approx(0.7, rel=1e-3)
+
+
 def test_every_edge_is_an_independent_bernoulli_with_the_stated_probability():
     labels = np.array([0, 0, 0, 1, 1, 2])
     propensity = np.array([2.0, 1.0, 0.5, 1.5, 0.7, 0.3])

@@ -1,0 +1,6 @@
+"""Aggregation over the edges of a graph under a mask that is drawn, not stored."""
+
+from graphdrop.kernels.aggregate import Backend, aggregate
+from graphdrop.kernels.reference import materialise
+
+__all__ = ["Backend", "aggregate", "materialise"]

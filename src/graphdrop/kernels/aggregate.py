@@ -1,0 +1,159 @@
+"""``aggregate``: the one entry point to the masked neighbourhood sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from graphdrop.draws import Kind, Mask, block_of_feature
+from graphdrop.graph import Graph, Normalisation
+from graphdrop.kernels import cpu, reference
+
+
+class Backend(StrEnum):
+    """Which code computes the sum; both draw the same masks."""
+
+    AUTO = "auto"
+    """The fused kernel for float32 on the CPU, the reference elsewhere."""
+    FUSED = "fused"
+    REFERENCE = "reference"
+
+
+def aggregate(
+    graph: Graph, x: Tensor, mask: Mask | None = None, *, backend: Backend | str = Backend.AUTO
+) -> Tensor:
+    r"""Sum the features of each node's in-neighbours under a random mask.
+
+    .. math:: y_v = \sum_{u \to v} \hat A_{vu} \, z_{vu} \odot x_u
+
+    Args:
+        graph: the edges and their normalised weights, ``num_dst`` rows by ``num_src`` columns.
+        x: features of the sources, ``[num_src, features]``.
+        mask: which connections to keep; ``None`` keeps all.
+        backend: ``auto``, ``fused`` or ``reference``.
+
+    Returns:
+        ``[num_dst, features]``, with gradients for ``x`` and, where the mask is concrete, for
+        its keep logit.
+    """
+    if mask is None:
+        mask = _keep_all(x)
+    _check(graph, x, mask)
+    if mask.before_normalisation and mask.kind is not Kind.NONE:
+        return _masked_before(graph, x, mask, backend)
+    return _sum(graph, x, mask, backend)
+
+
+def _keep_all(x: Tensor) -> Mask:
+    key = torch.zeros(2, dtype=torch.int64)
+    return Mask(Kind.NONE, torch.zeros((), device=x.device), key)
+
+
+def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
+    backend = Backend(backend)
+    fits = (
+        x.dtype == torch.float32
+        and graph.value.dtype == torch.float32
+        and all(t.device.type == "cpu" for t in (x, graph.value, mask.keep_logit))
+    )
+    if backend is Backend.FUSED and not fits:
+        raise ValueError(
+            f"backend='fused' takes float32 features and weights on the CPU; got x {x.dtype} on "
+            f"{x.device}, weights {graph.value.dtype}: use backend='auto' or 'reference'"
+        )
+    if backend is Backend.REFERENCE or not fits:
+        return reference.aggregate(graph, x, mask)
+    return cpu.aggregate(graph, x, mask)
+
+
+def _check(graph: Graph, x: Tensor, mask: Mask) -> None:
+    if x.dim() != 2 or x.shape[0] != graph.num_src:
+        raise ValueError(
+            f"x must have shape [{graph.num_src}, features], a row for each source of the graph; "
+            f"got {tuple(x.shape)}"
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"x must be a floating-point tensor; got {x.dtype}")
+    if x.device != graph.value.device:
+        raise ValueError(
+            f"x is on {x.device} and the graph on {graph.value.device}: move one with .to(...)"
+        )
+    if mask.kind is not Kind.NONE:
+        mask.draws_per_edge(x.shape[1])
+    if mask.keep_logit.dim() == 1 and mask.keep_logit.shape[0] != graph.num_edges:
+        raise ValueError(
+            f"keep_logit must be a scalar or have one entry for each of the {graph.num_edges} "
+            f"edges, self-loops included; got {mask.keep_logit.shape[0]} entries"
+        )
+
+
+def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
+    """Normalise what the mask leaves: ``N(A * Z)`` in place of ``N(A) * Z``.
+
+    The identity is added after masking, so self-loops are always kept. The degrees are the row
+    sums of the masked matrix, one for every node and block, and carry their gradient.
+    """
+    mask = replace(mask, self_loops=False, before_normalisation=False)
+    kind = graph.normalisation
+    if kind is Normalisation.NONE:
+        return _sum(graph, x, mask, backend)
+    blocks = mask.draws_per_edge(x.shape[1])
+    block = block_of_feature(x.shape[1], mask.blocks, x.device)
+
+    def degree(part: Graph) -> Tensor:
+        ones = x.new_ones(part.num_src, blocks)
+        return _sum(part, ones, replace(mask, blocks=blocks), backend)
+
+    if kind is Normalisation.ROW:
+        raw = _variant(graph, "all")
+        return _sum(raw, x, mask, backend) * _power(degree(raw), -1.0)[:, block]
+    # the paper's identity stands outside the degrees, the symmetric one inside
+    name = "between" if kind is Normalisation.PAPER else "all"
+    part, sources = _variant(graph, name), _source_rows(graph, name)
+    if part is not sources and mask.keep_logit.dim() == 1:
+        raise ValueError(
+            "masks before a symmetric normalisation need the rates of edges outside a receptive "
+            "field: with one keep_logit per edge, aggregate over the whole graph"
+        )
+    total = degree(part)
+    source_total = total if part is sources else degree(sources)
+    scaled = x * _power(source_total, -0.5)[:, block]
+    out = _sum(part, scaled, mask, backend) * _power(total, -0.5)[:, block]
+    if kind is Normalisation.PAPER:
+        out = out + _sum(_variant(graph, "loops"), x, _keep_all(x), backend)
+    return out
+
+
+def _power(total: Tensor, exponent: float) -> Tensor:
+    """``total ** exponent`` with ``0 ** negative = 0``, in the value and in the gradient."""
+    empty = total <= 0.0
+    return torch.where(empty, 0.0, torch.where(empty, 1.0, total) ** exponent)
+
+
+_variants: WeakKeyDictionary[Graph, dict[str, Graph]] = WeakKeyDictionary()
+
+
+def _variant(graph: Graph, name: str) -> Graph:
+    """The same edges with raw weights: all of them, those ``between`` nodes, or the ``loops``."""
+    known = _variants.setdefault(graph, {})
+    if name not in known:
+        value = graph.weight
+        if name != "all":
+            value = torch.where(graph.self_loop == (name == "loops"), value, 0.0)
+        known[name] = replace(graph, value=value, t_value=value[graph.t_edge])
+    return known[name]
+
+
+def _source_rows(graph: Graph, name: str) -> Graph:
+    """The part whose rows are the columns of ``graph``, each with all of its edges."""
+    known = _variants.setdefault(graph, {})
+    if graph.parent is None or graph.src_ids is None:
+        return _variant(graph, name)
+    if f"{name} of sources" not in known:
+        whole = _variant(graph.parent, name)
+        known[f"{name} of sources"] = whole.rows(graph.src_ids.long())
+    return known[f"{name} of sources"]

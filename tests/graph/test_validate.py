@@ -1,0 +1,93 @@
+"""Edges that are no edges are refused with the argument, what it got and what it takes."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from graphdrop.graph import Graph
+from graphdrop.graph.validate import MAX_NODES
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "error", "message"),
+    [
+        ([[0], [1]], TypeError, r"edge_index must be a dense tensor of shape \[2, E\]; got list"),
+        (
+            torch.eye(2).to_sparse(),
+            TypeError,
+            "edge_index .* got torch.float32 in torch.sparse_coo",
+        ),
+        (EDGES.float(), TypeError, "edge_index must have an integer dtype; got torch.float32"),
+        (EDGES.bool(), TypeError, "edge_index must have an integer dtype; got torch.bool"),
+        (EDGES.to(torch.complex64), TypeError, "integer dtype; got torch.complex64"),
+        (torch.zeros(3, 2, dtype=torch.int64), ValueError, r"shape \[2, E\].*got \(3, 2\)"),
+        (torch.zeros(2, dtype=torch.int64), ValueError, r"shape \[2, E\].*got \(2,\)"),
+        (EDGES - 1, ValueError, "edge_index must hold node numbers, counted from 0; got -1"),
+        (EDGES + MAX_NODES, ValueError, f"num_nodes is {MAX_NODES + 3}, of which draws can tell"),
+    ],
+)
+def test_edges_of_the_wrong_kind_are_refused(
+    edge_index: Tensor, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Graph.from_edge_index(edge_index)
+
+
+def test_a_node_beyond_num_nodes_is_named() -> None:
+    with pytest.raises(
+        ValueError, match="num_nodes is 2, but edge_index names node 2: give num_no"
+    ):
+        Graph.from_edge_index(EDGES, 2)
+    assert Graph.from_edge_index(EDGES, 3).num_dst == Graph.from_edge_index(EDGES).num_dst == 3
+
+
+@pytest.mark.parametrize("num_nodes", [-1, 2**32])
+def test_a_count_of_nodes_that_cannot_be_is_refused(num_nodes: int) -> None:
+    with pytest.raises(ValueError, match=f"num_nodes .*{num_nodes}"):
+        Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes)
+    with pytest.raises(TypeError):
+        Graph.from_edge_index(EDGES, 3.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("edge_weight", "error", "message"),
+    [
+        ([1.0, 1.0], TypeError, "edge_weight must be a tensor of real numbers; got list"),
+        (torch.ones(2) * 1j, TypeError, "edge_weight must be .* got torch.complex64"),
+        (torch.ones(3), ValueError, r"edge_weight must have shape \[2\], .*; got \(3,\)"),
+        (torch.ones(2, 1), ValueError, r"edge_weight must have shape \[2\], .*; got \(2, 1\)"),
+        (
+            torch.tensor([1.0, torch.nan]),
+            ValueError,
+            "must be finite in float32; got nan for edge 1",
+        ),
+        (
+            torch.tensor([torch.inf, 1.0]),
+            ValueError,
+            "must be finite in float32; got inf for edge 0",
+        ),
+        (torch.tensor([1e300, 1.0]).double() * 1e300, ValueError, "got inf for edge 0"),
+        (torch.ones(2, requires_grad=True), ValueError, "edge_weight requires a gradient"),
+    ],
+)
+def test_weights_that_are_no_weights_are_refused(
+    edge_weight: Tensor, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Graph.from_edge_index(EDGES, edge_weight=edge_weight)
+
+
+def test_integer_and_float64_weights_become_float32() -> None:
+    for weight in (torch.tensor([2, 3]), torch.tensor([2.0, 3.0]).double()):
+        graph = Graph.from_edge_index(EDGES, edge_weight=weight, normalisation="none")
+        assert graph.weight.dtype == torch.float32
+        assert graph.weight.tolist() == [2.0, 3.0]
+
+
+def test_an_edge_index_of_pyg_is_an_edge_index() -> None:
+    graph = Graph.from_edge_index(EdgeIndex(EDGES, sparse_size=(3, 3)))
+    assert type(graph.indices) is Tensor
+    assert torch.equal(graph.indices, Graph.from_edge_index(EDGES).indices)

@@ -47,6 +47,8 @@ class Kind(StrEnum):
     """Bernoulli: 1 where the uniform exceeds the drop probability, else 0."""
     CONCRETE = "concrete"
     """The relaxed Bernoulli, differentiable in the keep logit."""
+    MEAN = "mean"
+    """The expectation: the keep probability itself, nothing drawn."""
 
 
 class Sharing(StrEnum):

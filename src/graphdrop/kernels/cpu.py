@@ -25,7 +25,7 @@ from torch import Tensor
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.graph import Graph
-from graphdrop.kernels import loops, tiles
+from graphdrop.kernels import loops, multipliers, tiles
 
 if "NUMBA_THREADING_LAYER" not in os.environ:
     # OpenMP starts a parallel loop in microseconds and alternates well with torch's own threads.
@@ -210,7 +210,7 @@ _aggregate.register_autograd(_backward, setup_context=_setup_context)
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
-    return tensor.detach().contiguous().numpy()  # type: ignore[no-any-return]
+    return tensor.detach().contiguous().numpy()
 
 
 class _Pass:
@@ -241,32 +241,39 @@ class _Pass:
         """How a draw becomes a multiplier."""
         per_edge = self.keep_logit.dim() == 1
         if self.kind is Kind.NONE:
-            return tiles.NoMask(0)
+            return multipliers.Constant(np.float32(1.0))
+        if self.kind is Kind.MEAN:
+            keep = torch.sigmoid(self.keep_logit).to(torch.float32).numpy()
+            return multipliers.ConstantPerEdge(keep) if per_edge else multipliers.Constant(keep[()])
         if self.kind is Kind.HARD:
             threshold = draws.drop_threshold(self.keep_logit).numpy()
             above, below = np.float32(1.0), np.float32(0.0)
             if self.antithetic:  # k -> 65535 - k: the draws below the mirrored threshold are kept
                 threshold, above, below = (1 << draws.DRAW_BITS) - threshold, below, above
             if per_edge:
-                return tiles.HardPerEdge(threshold.astype(np.int32), above, below)
-            return tiles.Hard(int(threshold), above, below)
+                return multipliers.HardPerEdge(threshold.astype(np.int32), above, below)
+            return multipliers.Hard(int(threshold), above, below)
         logits = draws.concrete_logits(torch.float64)
         if self.antithetic:
             logits = -logits
         if per_edge:
             table = torch.exp(-logits / self.temperature).to(torch.float32)
             odds = torch.exp(-self.keep_logit.to(torch.float64) / self.temperature)
-            return tiles.ConcretePerEdge(table.numpy(), odds.clamp(max=1e30).float().numpy())
+            return multipliers.ConcretePerEdge(table.numpy(), odds.clamp(max=1e30).float().numpy())
         argument = (logits + self.keep_logit.to(torch.float64)) / self.temperature
         table = torch.sigmoid(argument)
         if signed:
             table = torch.where(argument > 0.0, -torch.sigmoid(-argument), table)
-        return tiles.Concrete(table.to(torch.float32).numpy())
+        return multipliers.Concrete(table.to(torch.float32).numpy())
 
     def run(self, loop: Any, x: Tensor, out: Tensor, rule: Any, *more: NDArray[Any]) -> None:
         """Run a loop over every tile of features."""
         features = x.shape[1]
-        channel = tiles.Shared(0) if self.kind is Kind.NONE else _channel(features, self.blocks)
+        channel = (
+            multipliers.Shared(0)
+            if self.kind in (Kind.NONE, Kind.MEAN)
+            else _channel(features, self.blocks)
+        )
         x_array, out_array = _array(x), out.numpy()
         _enter()
         with _one_at_a_time():
@@ -295,18 +302,18 @@ def _tiling(features: int) -> list[tuple[tuple[int, ...], int, int]]:
 def _channel(features: int, blocks: int) -> Any:
     """The cheapest channel that gives each feature the draw of its block."""
     if blocks == 1:
-        return tiles.Shared(0)
+        return multipliers.Shared(0)
     if blocks == features:
-        return tiles.Features(0)
+        return multipliers.Features(0)
     block = draws.block_of_feature(features, blocks)
     padded = torch.nn.functional.pad(block, (0, -features % tiles.LANES), value=blocks - 1)
     vectors = padded.view(-1, tiles.LANES)
     whole = bool((vectors == vectors[:, :1]).all())
-    if whole and blocks <= tiles.MAX_BLOCKS:
-        return tiles.Blocks(blocks, vectors[:, 0].to(torch.int32).numpy())
+    if whole and blocks <= multipliers.MAX_BLOCKS:
+        return multipliers.Blocks(blocks, vectors[:, 0].to(torch.int32).numpy())
     counter = (padded // 32 * 16 + padded % 16) * draws.LANE_INCREMENT & draws.MASK32
     shift = padded // 16 % 2 * draws.DRAW_BITS
-    return tiles.Lanes(
+    return multipliers.Lanes(
         counter.numpy().astype(np.uint32).view(np.int32), shift.to(torch.int32).numpy()
     )
 

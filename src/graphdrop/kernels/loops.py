@@ -21,13 +21,15 @@ import platformdirs
 from numba import njit, prange
 
 from graphdrop import draws
-from graphdrop.kernels import tiles
-from graphdrop.kernels.tiles import accumulate, accumulate_slope, add, dot, prefetch, store, zeros
+from graphdrop.kernels import multipliers, tiles
+from graphdrop.kernels.multipliers import Constant, accumulate, accumulate_slope
+from graphdrop.kernels.tiles import add, dot, prefetch, store, zeros
 
 RUN = 512
 AHEAD = 8  # edges between asking for a row and using it
 
 _U32, _U28 = np.uint64(32), np.uint64(28)
+_ONE = np.float32(1.0)
 _MIX = np.uint64(draws.MIX_MULTIPLIER)
 _RANK = np.uint64(draws.RANK_MULTIPLIER)
 _SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
@@ -39,7 +41,7 @@ TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS = 1, 2, 4, 8
 def cache_directory() -> Path:
     """Where compiled kernels live: a folder per version of their source, never a stale one."""
     sources = (
-        b"".join(Path(str(module.__file__)).read_bytes() for module in (draws, tiles))
+        b"".join(Path(str(module.__file__)).read_bytes() for module in (draws, multipliers, tiles))
         + Path(__file__).read_bytes()
     )
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
@@ -126,7 +128,7 @@ def sum_rows(
                             edge,
                             start,
                             channel,
-                            tiles.NoMask(0),
+                            Constant(_ONE),
                         )
                     else:
                         part = accumulate(
@@ -205,7 +207,7 @@ def sum_rows_and_slopes(
                             edge,
                             start,
                             channel,
-                            tiles.NoMask(0),
+                            Constant(_ONE),
                         )
                     else:
                         part, slope = accumulate_slope(
@@ -278,7 +280,7 @@ def sum_rows_and_edge_slopes(
                             edge,
                             start,
                             channel,
-                            tiles.NoMask(0),
+                            Constant(_ONE),
                         )
                     else:
                         part, slope = accumulate_slope(

@@ -51,7 +51,9 @@ def materialise(
     if logit.dim() == 1:
         logit = logit[edges][:, None]
     values = draw_values(graph, mask, features, edges)
-    if mask.kind is Kind.HARD:
+    if mask.kind is Kind.MEAN:
+        kept = torch.sigmoid(logit.to(dtype)).expand(values.shape)
+    elif mask.kind is Kind.HARD:
         kept = (values >= draws.drop_threshold(logit)).to(dtype)
     else:
         table = draws.concrete_logits(dtype, device)

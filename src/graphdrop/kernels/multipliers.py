@@ -1,0 +1,420 @@
+"""What a connection is multiplied by: a draw turned into a mask, in vector code.
+
+The code is picked from the *types* of two named tuples: the channel (which features share a draw)
+and the rule (how a draw becomes a multiplier). All of it is resolved when a kernel is compiled;
+nothing is decided inside the loop over edges.
+"""
+
+# ruff: noqa: ARG001, PLR0917 - the typing half of an intrinsic names arguments it does not read
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from graphdrop.draws import DRAW_BITS, LANE_INCREMENT, LANE_MULTIPLIERS, MASK32, TABLE_BITS
+from graphdrop.kernels.tiles import (
+    F32,
+    I16,
+    I32,
+    I64,
+    LANES,
+    constants,
+    data_pointer,
+    fma,
+    load_tile,
+    scratch,
+    splat,
+    store_vector,
+    take,
+    vector,
+)
+
+MAX_BLOCKS = 2 * LANES  # what one vector of lanes can serve
+
+
+class Shared(NamedTuple):
+    """All features of an edge share draw 0."""
+
+    unused: Any
+
+
+class Blocks(NamedTuple):
+    """Blocks of whole vectors, at most ``MAX_BLOCKS``: each vector of features has one draw."""
+
+    count: Any
+    of_vector: Any
+
+
+class Features(NamedTuple):
+    """Every feature has its own draw; one lane serves two."""
+
+    unused: Any
+
+
+class Lanes(NamedTuple):
+    """Any other blocks: the lane counter and the half of the lane of each feature."""
+
+    counter: Any
+    shift: Any
+
+
+class Constant(NamedTuple):
+    """Multiply by one number, whatever is drawn."""
+
+    scale: Any
+
+
+class ConstantPerEdge(NamedTuple):
+    """Multiply by a number for every edge."""
+
+    scale: Any
+
+
+class Hard(NamedTuple):
+    """Multiply by ``above`` where a draw reaches the threshold, else by ``below``."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class HardPerEdge(NamedTuple):
+    """The same with a threshold for every edge."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class Concrete(NamedTuple):
+    """Multiply by the table's entry for the top bits of a draw.
+
+    Where the slope is wanted too, the table holds ``z`` up to one half and ``z - 1`` above: a
+    float32 near 1 has forgotten ``1 - z``, of which the slope is made.
+    """
+
+    table: Any
+
+
+class ConcretePerEdge(NamedTuple):
+    """Multiply by ``1 / (1 + odds[edge] * table[draw])``."""
+
+    table: Any
+    odds: Any
+
+
+def _lane_words(
+    builder: ir.IRBuilder, bits: ir.Value, counters: ir.Value, skipped: ir.Value | None = None
+) -> ir.Value:
+    """The 32-bit lanes of an edge's stream (``draws.lane``), one per counter."""
+    width = counters.type.count
+    low = builder.trunc(bits, I32)
+    high = builder.trunc(builder.lshr(bits, I64(32)), I32)
+    if skipped is not None:
+        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), I32(LANE_INCREMENT)))
+
+    def fold(word: ir.Value, shift: int) -> ir.Value:
+        return builder.xor(word, builder.lshr(word, constants(I32, [shift] * width)))
+
+    first, second = (constants(I32, [factor] * width) for factor in LANE_MULTIPLIERS)
+    word = builder.add(splat(builder, low, width), counters)
+    word = builder.mul(fold(word, 16), first)
+    word = builder.xor(word, splat(builder, high, width))
+    word = builder.mul(fold(word, 15), second)
+    return fold(word, 15)
+
+
+def _counters(count: int) -> ir.Constant:
+    return constants(I32, [lane * LANE_INCREMENT & MASK32 for lane in range(count)])
+
+
+def _halves(builder: ir.IRBuilder, words: ir.Value, draws: int) -> ir.Value:
+    """The first ``draws`` 16-bit draws of a vector of lanes, in the order of ``draw_bits``."""
+    count = words.type.count
+    low = builder.and_(words, constants(I32, [0xFFFF] * count))
+    high = builder.lshr(words, constants(I32, [DRAW_BITS] * count))
+    order = [draw // 32 * 16 + draw % 16 + draw // 16 % 2 * count for draw in range(draws)]
+    return take(builder, low, high, order)
+
+
+def _look_up(
+    builder: ir.IRBuilder, table: ir.Value, indices: ir.Value, order: Sequence[int]
+) -> Any:
+    """``table[index]`` for 16-bit indices packed in a vector, in the given order.
+
+    The indices go through the stack: a narrow load is cheaper than taking a lane out of a vector
+    register. The empty assembly keeps LLVM from undoing that.
+    """
+    buffer = scratch(builder, I16, indices.type.count * (indices.type.element.width // 16))
+    store_vector(builder, indices, buffer, align=64)
+    barrier = ir.FunctionType(ir.VoidType(), [buffer.type])
+    builder.asm(barrier, "", "r,~{memory}", [buffer], True)
+    values = ir.Constant(vector(F32, len(order)), ir.Undefined)
+    for lane, position in enumerate(order):
+        index = builder.zext(builder.load(builder.gep(buffer, [I64(position)])), I64)
+        value = builder.load(builder.gep(table, [index]))
+        values = builder.insert_element(values, value, I32(lane))
+    return values
+
+
+class _Emitter:
+    """Emits the multiplier of one edge for one tile."""
+
+    def __init__(
+        self, context: Any, builder: ir.IRBuilder, kinds: Any, values: Any, signed: bool = False
+    ) -> None:
+        self.builder, self.signed = builder, signed
+        channel, rule = kinds
+        self.channel, self.rule = channel.instance_class, rule.instance_class
+        for part, kind, value in zip(("channel", "rule"), kinds, values, strict=True):
+            fields = dict(zip(kind.fields, cgutils.unpack_tuple(builder, value), strict=True))
+            for name, field_kind in zip(kind.fields, kind.types, strict=True):
+                if isinstance(field_kind, types.Array):
+                    fields[name] = data_pointer(context, builder, field_kind, fields[name])
+            setattr(self, f"{part}_fields", fields)
+
+    channel_fields: dict[str, Any]
+    rule_fields: dict[str, Any]
+
+    def multiplier(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
+        """A scalar where all features share a draw, a vector of ``width`` floats elsewhere."""
+        if self.rule is Constant:
+            return self.rule_fields["scale"]
+        if self.rule is ConstantPerEdge:
+            return self._per_edge("scale", edge)
+        emit = {
+            Shared: self._shared,
+            Blocks: self._blocks,
+            Features: self._features,
+            Lanes: self._lanes,
+        }[self.channel]
+        return emit(bits, edge, start, width)
+
+    @property
+    def _relaxed(self) -> bool:
+        return self.rule in (Concrete, ConcretePerEdge)
+
+    def _per_edge(self, field: str, edge: Any) -> Any:
+        return self.builder.load(self.builder.gep(self.rule_fields[field], [edge]))
+
+    def _threshold(self, edge: Any) -> Any:
+        if self.rule is HardPerEdge:
+            return self._per_edge("threshold", edge)
+        return self.builder.trunc(self.rule_fields["threshold"], I32)
+
+    def _choose(self, draws: Any, edge: Any) -> Any:
+        """A hard multiplier for a vector of draws."""
+        width = draws.type.count
+        threshold, above, below = (
+            splat(self.builder, value, width)
+            for value in (
+                self._threshold(edge),
+                self.rule_fields["above"],
+                self.rule_fields["below"],
+            )
+        )
+        return self.builder.select(self.builder.icmp_unsigned(">=", draws, threshold), above, below)
+
+    def _relax(self, entries: Any, edge: Any) -> Any:
+        """A concrete multiplier from table entries."""
+        if self.rule is Concrete:
+            return entries
+        width = entries.type.count
+        one = constants(F32, [1.0] * width)
+        ratio = self.builder.fmul(splat(self.builder, self._per_edge("odds", edge), width), entries)
+        kept = self.builder.fdiv(one, self.builder.fadd(one, ratio))
+        if not self.signed:
+            return kept
+        dropped = self.builder.fneg(self.builder.fmul(ratio, kept))
+        return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
+
+    def _shared(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
+        builder = self.builder
+        word = _lane_words(builder, bits, constants(I32, [0]))
+        draw = builder.and_(word, constants(I32, [0xFFFF]))
+        if not self._relaxed:
+            return builder.extract_element(self._choose(draw, edge), I32(0))
+        index = builder.lshr(builder.extract_element(draw, I32(0)), I32(DRAW_BITS - TABLE_BITS))
+        entry = builder.load(builder.gep(self.rule_fields["table"], [builder.zext(index, I64)]))
+        return builder.extract_element(self._relax(splat(builder, entry, 1), edge), I32(0))
+
+    def _blocks(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
+        builder = self.builder
+        draws = _halves(builder, _lane_words(builder, bits, _counters(LANES)), MAX_BLOCKS)
+        chosen = scratch(builder, F32, MAX_BLOCKS)
+        if not self._relaxed:
+            store_vector(builder, self._choose(draws, edge), chosen, align=64)
+        else:
+            shift = constants(I32, [DRAW_BITS - TABLE_BITS] * MAX_BLOCKS)
+            indices = scratch(builder, I32, MAX_BLOCKS)
+            store_vector(builder, builder.lshr(draws, shift), indices, align=64)
+            count = builder.trunc(self.channel_fields["count"], I64)
+            with cgutils.for_range(builder, count) as loop:
+                index = builder.load(builder.gep(indices, [loop.index]))
+                entry = builder.load(
+                    builder.gep(self.rule_fields["table"], [builder.zext(index, I64)])
+                )
+                value = builder.extract_element(self._relax(splat(builder, entry, 1), edge), I32(0))
+                builder.store(value, builder.gep(chosen, [loop.index]))
+        first = builder.gep(self.channel_fields["of_vector"], [builder.sdiv(start, I64(LANES))])
+        parts = []
+        for index in range(width // LANES):
+            block = builder.sext(builder.load(builder.gep(first, [I64(index)])), I64)
+            scale = builder.load(builder.gep(chosen, [block]))
+            parts.append(splat(builder, scale, LANES))
+        return _join(builder, parts)
+
+    def _features(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
+        builder = self.builder
+        lanes = (width + 31) // 32 * 16
+        # a tile starts at a multiple of 32 features, which is 16 lanes
+        skipped = builder.sdiv(start, I64(2))
+        words = _lane_words(builder, bits, _counters(lanes), skipped)
+        if not self._relaxed:
+            return self._choose(_halves(builder, words, width), edge)
+        top = DRAW_BITS - TABLE_BITS
+        keep = (0xFFFF >> top) * 0x10001
+        packed = builder.and_(
+            builder.lshr(words, constants(I32, [top] * lanes)), constants(I32, [keep] * lanes)
+        )
+        order = [2 * (draw // 32 * 16 + draw % 16) + draw // 16 % 2 for draw in range(width)]
+        return self._relax(_look_up(builder, self.rule_fields["table"], packed, order), edge)
+
+    def _lanes(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
+        builder = self.builder
+
+        def load(field: str) -> Any:
+            pointer = builder.gep(self.channel_fields[field], [start])
+            return builder.load(builder.bitcast(pointer, vector(I32, width).as_pointer()), align=4)
+
+        words = builder.lshr(_lane_words(builder, bits, load("counter")), load("shift"))
+        draws = builder.and_(words, constants(I32, [0xFFFF] * width))
+        if not self._relaxed:
+            return self._choose(draws, edge)
+        indices = builder.lshr(draws, constants(I32, [DRAW_BITS - TABLE_BITS] * width))
+        # little-endian: the low half of each 32-bit index comes first
+        order = [2 * lane for lane in range(width)]
+        return self._relax(_look_up(builder, self.rule_fields["table"], indices, order), edge)
+
+
+def _join(builder: ir.IRBuilder, parts: list[Any]) -> Any:
+    while len(parts) > 1:
+        size = parts[0].type.count
+        parts = [
+            take(builder, parts[index], parts[index + 1], range(2 * size))
+            for index in range(0, len(parts), 2)
+        ]
+    return parts[0]
+
+
+def _scaled(builder: ir.IRBuilder, weight: Any, multiplier: Any, width: int) -> Any:
+    """``weight * multiplier`` as a vector of ``width``."""
+    if isinstance(multiplier.type, ir.VectorType):
+        return builder.fmul(splat(builder, weight, width), multiplier)
+    return splat(builder, builder.fmul(weight, multiplier), width)
+
+
+def _decode(builder: ir.IRBuilder, signed: Any, width: int) -> tuple[Any, Any]:
+    """``z`` and ``z (1 - z)`` from a signed table entry, both to full precision."""
+    if not isinstance(signed.type, ir.VectorType):
+        kept, slope = _decode(builder, splat(builder, signed, 1), 1)
+        return builder.extract_element(kept, I32(0)), builder.extract_element(slope, I32(0))
+    one, zero = (constants(F32, [value] * width) for value in (1.0, 0.0))
+    negative = builder.fcmp_ordered("<", signed, zero)
+    kept = builder.select(negative, builder.fadd(one, signed), signed)
+    smaller = builder.select(negative, builder.fneg(signed), signed)
+    return kept, builder.fmul(smaller, builder.fsub(one, smaller))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def accumulate(
+    _typing: Any,
+    tile: Any,
+    array: Any,
+    offset: Any,
+    tail: Any,
+    weight: Any,
+    bits: Any,
+    edge: Any,
+    start: Any,
+    channel: Any,
+    rule: Any,
+) -> Any:
+    """``tile + weight * mask * row``; the row starts at ``offset`` of ``array``."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, array_value, offset, tail, weight, bits, edge, start, *tuples = arguments
+        base = data_pointer(context, builder, signature.args[1], array_value)
+        row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
+        emitter = _Emitter(context, builder, signature.args[8:], tuples)
+        multiplier = emitter.multiplier(bits, edge, start, tile.width)
+        return fma(builder, _scaled(builder, weight, multiplier, tile.width), row, value)
+
+    return tile(
+        tile,
+        array,
+        types.intp,
+        types.intp,
+        types.float32,
+        types.uint64,
+        types.intp,
+        types.intp,
+        channel,
+        rule,
+    ), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def accumulate_slope(
+    _typing: Any,
+    tile: Any,
+    slope: Any,
+    array: Any,
+    offset: Any,
+    tail: Any,
+    weight: Any,
+    bits: Any,
+    edge: Any,
+    start: Any,
+    channel: Any,
+    rule: Any,
+) -> Any:
+    """As ``accumulate``, and ``slope + weight * z (1 - z) * row`` for a concrete mask ``z``."""
+    pair = types.UniTuple(tile, 2)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, slope_value, array_value, offset, tail, weight, bits, edge, start, *tuples = (
+            arguments
+        )
+        base = data_pointer(context, builder, signature.args[2], array_value)
+        row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
+        emitter = _Emitter(context, builder, signature.args[9:], tuples, signed=True)
+        signed = emitter.multiplier(bits, edge, start, tile.width)
+        kept, derivative = _decode(builder, signed, tile.width)
+        scaled = _scaled(builder, weight, kept, tile.width)
+        steep = _scaled(builder, weight, derivative, tile.width)
+        return context.make_tuple(
+            builder,
+            pair,
+            (fma(builder, scaled, row, value), fma(builder, steep, row, slope_value)),
+        )
+
+    return pair(
+        tile,
+        slope,
+        array,
+        types.intp,
+        types.intp,
+        types.float32,
+        types.uint64,
+        types.intp,
+        types.intp,
+        channel,
+        rule,
+    ), emit

@@ -20,7 +20,6 @@ masked to emulate unsigned shifts); the fused kernel computes the same bits.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,6 +35,7 @@ LANE_MULTIPLIERS = (0x21F0AAAD, 0xD35A2D97)
 SOURCE_ONLY = MASK32  # stands for the destination where a draw belongs to the source node alone
 DRAW_BITS = 16
 TABLE_BITS = 12
+TEMPERATURE = 0.67  # the paper's, for relaxed masks
 
 
 class Kind(StrEnum):
@@ -78,7 +78,7 @@ class Mask:
     """(u, v) and (v, u) share one draw."""
     self_loops: bool = True
     """Self-loops are masked like any edge; otherwise they are always kept."""
-    temperature: float = 0.67
+    temperature: float = TEMPERATURE
     antithetic: bool = False
     """Use 1 - u in place of every u: the second pass of ARM."""
     before_normalisation: bool = False
@@ -226,12 +226,3 @@ def concrete_logits(dtype: torch.dtype, device: torch.device | None = None) -> T
     size = 1 << TABLE_BITS
     uniform = (torch.arange(size, dtype=torch.float64, device=device) + 0.5) / size
     return torch.logit(uniform).to(dtype)
-
-
-def keep_logit(keep: float) -> float:
-    """The logit of a keep probability; 1 gives infinity, which keeps everything."""
-    if not 0.0 <= keep <= 1.0:
-        raise ValueError(f"keep must be a probability in [0, 1]; got {keep}")
-    if keep in (0.0, 1.0):
-        return math.inf if keep else -math.inf
-    return math.log(keep) - math.log1p(-keep)

@@ -1,0 +1,107 @@
+"""``Sampler``: which connections of a layer share a draw, and at which rate they are kept."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, uniforms
+from graphdrop.graph import Graph
+from graphdrop.rates import Rate
+from graphdrop.samplers.draw import Draw
+
+
+class Sampler(nn.Module):
+    """Describes the random mask over one layer's connections.
+
+    A model gives every layer a copy of its own, so that each learns its own rate. A subclass says
+    what a draw belongs to (``sharing``) and how many draws that has (``blocks``).
+
+    Args:
+        rate: the keep probability, fixed or learned.
+        symmetric: (u, v) and (v, u) share one draw.
+        self_loops: mask self-loops like any edge; otherwise they are always kept.
+        before_normalisation: mask the adjacency matrix and normalise what is left.
+        rescale: divide by the keep probability, so that the expectation is the unmasked sum.
+    """
+
+    sharing = Sharing.EDGE
+
+    def __init__(
+        self,
+        rate: Rate,
+        *,
+        blocks: int | None = 1,
+        symmetric: bool = False,
+        self_loops: bool = True,
+        before_normalisation: bool = False,
+        rescale: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(rate, Rate):
+            raise TypeError(
+                f"rate must be a Rate such as FixedRate(0.8); got {type(rate).__name__}"
+            )
+        if rescale and (before_normalisation or not self_loops):
+            raise ValueError(
+                "rescale=True divides the whole sum by the keep probability, so it needs "
+                "self_loops=True and before_normalisation=False"
+            )
+        self.rate = rate
+        self.blocks = blocks
+        self.symmetric = symmetric
+        self.self_loops = self_loops
+        self.before_normalisation = before_normalisation
+        self.rescale = rescale
+
+    def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
+        """The mask of one layer in one pass; without a draw, its expectation."""
+        if draw is None:
+            kind, key = Kind.MEAN, torch.zeros(2, dtype=torch.int64)
+            logit = torch.logit(self.rate.mean())
+        else:
+            kind, key = draw.kind, draw.key(layer)
+            logit = self.rate.logit(self._uniforms(key))
+        if logit.dim() == 1 and graph.parent_edge is not None:
+            logit = logit[graph.parent_edge]
+        return Mask(
+            kind,
+            logit,
+            key,
+            self.sharing,
+            self.blocks,
+            symmetric=self.symmetric,
+            self_loops=self.self_loops,
+            before_normalisation=self.before_normalisation,
+            temperature=TEMPERATURE if draw is None else draw.temperature or TEMPERATURE,
+            antithetic=draw is not None and draw.antithetic,
+        )
+
+    def _uniforms(self, key: Tensor) -> Tensor | None:
+        count = self.rate.num_uniforms
+        if count == 0:
+            return None
+        return uniforms(key, count).reshape(self.rate.entries)
+
+    def for_first_layer(self) -> Self:
+        """A copy for a network's first layer, where some samplers share more."""
+        return copy.deepcopy(self)
+
+    def for_later_layer(self) -> Self:
+        """A copy for any other layer, its learned rate starting afresh."""
+        fresh = copy.deepcopy(self)
+        fresh.rate.reset_parameters()
+        return fresh
+
+    def extra_repr(self) -> str:
+        """The options that are set."""
+        blocks = "per feature" if self.blocks is None else self.blocks
+        flags = [
+            name for name in ("symmetric", "before_normalisation", "rescale") if getattr(self, name)
+        ]
+        if not self.self_loops:
+            flags.append("self_loops=False")
+        return ", ".join([f"blocks={blocks}", *flags])

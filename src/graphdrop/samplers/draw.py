@@ -1,0 +1,52 @@
+"""``Draw``: which random numbers one forward pass uses, and in which form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from graphdrop.draws import Kind, Mask, stream_key
+from graphdrop.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A mask that a forward pass used: what an estimator needs to weigh its draws."""
+
+    mask: Mask
+    graph: Graph
+    features: int
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One forward pass through all layers: the same draw gives the same masks, bit for bit."""
+
+    seed: int
+    step: int
+    sample: int = 0
+    temperature: float | None = None
+    """Relaxed masks at this temperature; ``None`` gives hard ones."""
+    antithetic: bool = False
+    """Every uniform u becomes 1 - u."""
+    tape: list[Drawn] | None = field(default=None, compare=False, repr=False)
+    """Where the masks of this pass are noted down, if anywhere."""
+
+    @property
+    def kind(self) -> Kind:
+        """Hard or concrete."""
+        return Kind.HARD if self.temperature is None else Kind.CONCRETE
+
+    def key(self, layer: int) -> Tensor:
+        """The stream of one layer."""
+        return stream_key(self.seed, self.step, layer, self.sample)
+
+    def record(self, mask: Mask, graph: Graph, features: int) -> None:
+        """Note a mask down, if this pass keeps a tape."""
+        if self.tape is not None:
+            self.tape.append(Drawn(mask, graph, features))
+
+    def opposite(self) -> Draw:
+        """The antithetic pass: the same uniforms, each turned round, and no tape."""
+        return replace(self, antithetic=not self.antithetic, tape=None)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numba
 import numpy as np
@@ -53,9 +54,13 @@ def _kernel(function: Callable[..., None]) -> Any:
     previous = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
     try:
-        return njit(parallel=True, nogil=True, cache=True, error_model="numpy")(function)
+        kernel = njit(parallel=True, nogil=True, cache=True, error_model="numpy")(function)
     finally:
         numba.config.CACHE_DIR = previous
+    # Numba counts the files it writes, so two processes that compile at once take one name for
+    # two kernels, and the index then finds the wrong one: no name is ever taken twice
+    kernel._cache._cache_file._data_name = lambda _: f"{function.__name__}.{uuid4().hex}.nbc"
+    return kernel
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

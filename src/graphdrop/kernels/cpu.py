@@ -259,7 +259,7 @@ class _Pass:
         if per_edge:
             table = torch.exp(-logits / self.temperature).to(torch.float32)
             odds = torch.exp(-self.keep_logit.to(torch.float64) / self.temperature)
-            return multipliers.ConcretePerEdge(table.numpy(), odds.clamp(max=1e30).float().numpy())
+            return multipliers.ConcretePerEdge(table.numpy(), odds.float().numpy())
         argument = (logits + self.keep_logit.to(torch.float64)) / self.temperature
         table = torch.sigmoid(argument)
         if signed:

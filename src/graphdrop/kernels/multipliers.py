@@ -325,8 +325,9 @@ def _decode(builder: ir.IRBuilder, signed: Any, width: int) -> tuple[Any, Any]:
     if not isinstance(signed.type, ir.VectorType):
         kept, slope = _decode(builder, splat(builder, signed, 1), 1)
         return builder.extract_element(kept, I32(0)), builder.extract_element(slope, I32(0))
-    one, zero = (constants(F32, [value] * width) for value in (1.0, 0.0))
-    negative = builder.fcmp_ordered("<", signed, zero)
+    one, zero = constants(F32, [1.0] * width), constants(I32, [0] * width)
+    # by the sign bit: -0 is a connection that is kept for certain
+    negative = builder.icmp_signed("<", builder.bitcast(signed, zero.type), zero)
     kept = builder.select(negative, builder.fadd(one, signed), signed)
     smaller = builder.select(negative, builder.fneg(signed), signed)
     return kept, builder.fmul(smaller, builder.fsub(one, smaller))

@@ -75,14 +75,13 @@ def reverse_edges(
 ) -> Tensor:
     """The number of the edge with swapped ends and the same rank, or -1, `[E]`.
 
-    Ends are node ids below 2^32. In CSR order the keys, and in transposed order the swapped keys,
-    are sorted or nearly so: the stable sorts below are then linear, and the search stays in cache.
+    Ends are node ids below 2^32. In CSR order the keys are sorted or nearly so, which makes the
+    stable sort linear; in transposed order the swapped keys are, which keeps the search in cache.
     """
     high, low = (ids.cpu().numpy().astype(np.uint64) for ids in (destination, source))
     key, swapped = high << np.uint64(32) | low, low << np.uint64(32) | high
     del high, low
     query = t_edge.cpu().numpy()
-    query = query[np.argsort(swapped[query], kind="stable")]
     order = np.argsort(key, kind="stable")
     key, swapped = key[order], swapped[query]
     position = np.searchsorted(key, swapped)

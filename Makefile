@@ -31,7 +31,7 @@ demo: $(VENV)/.dev  ## show what works so far: the statistics of a citation grap
 	  echo "$$name cannot be had here, for the reason above: trying the next one." >&2; \
 	done; exit 1
 
-test: $(VENV)/.dev  ## run the tests, a minute or two
+test: $(VENV)/.dev  ## run the tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Status 5 is pytest's "nothing was selected": no failure while there are no slow tests.

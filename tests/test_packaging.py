@@ -56,13 +56,16 @@ def installed_closure(requirement: Requirement) -> Iterator[str]:
             waiting += [r for r in inner if not r.marker or r.marker.evaluate({"extra": extra})]
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """The top-level names that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.partition(".")[0]
+def imports_of(node: ast.AST) -> Iterator[str]:
+    """The top-level names that a file imports when it runs, not only for type checking."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.level == 0 and child.module:
+            yield child.module.partition(".")[0]
+        yield from imports_of(child)
 
 
 def make_targets() -> set[str]:
@@ -112,7 +115,8 @@ def test_every_imported_package_is_declared(folder: str, groups: list[str]) -> N
     lines = PROJECT["dependencies"] + [line for group in groups for line in EXTRAS[group]]
     known = {canonicalize_name(Requirement(line).name) for line in lines} | {"graphdrop"}
     homes = packages_distributions()
-    imported = {name for path in (ROOT / folder).rglob("*.py") for name in imports_of(path)}
+    files = [ast.parse(path.read_text()) for path in (ROOT / folder).rglob("*.py")]
+    imported = {name for file in files for name in imports_of(file)}
     # What no distribution brings is the standard library's, or a neighbour in the same folder.
     undeclared = {
         name

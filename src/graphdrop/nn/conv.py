@@ -1,0 +1,206 @@
+"""``GCNLayer``: a graph convolution whose connections are drawn by a sampler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.draws import Kind, Mask, Sharing, block_of_feature
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate
+from graphdrop.nn.features import SparseFeatures, drop_dense
+from graphdrop.samplers import Draw, DropOut, GraphDropConnect, Sampler
+
+MULTIPLY_COST = 0.6
+"""A multiplication in a dense product, in units of one float summed by ``aggregate``."""
+PAIR_BYTES = 1 << 30
+MAX_SPARSE_BLOCKS = 64
+DROPOUT_STREAM = 1 << 20
+"""Added to the layer's number: a layer's DropOut and its sampler draw from different streams."""
+
+
+class Init(StrEnum):
+    """How weights and biases start."""
+
+    GLOROT = "glorot"
+    """Weights uniform after Glorot, biases zero, as in PyG."""
+    PAPER = "paper"
+    """Weights normal with variance 1 / out, a bias for every block uniform in ±1 / sqrt(out)."""
+
+
+class Order(StrEnum):
+    """Whether neighbours are summed before or after the dense product."""
+
+    AUTO = "auto"
+    """Whatever costs less."""
+    AGGREGATE_FIRST = "aggregate-first"
+    TRANSFORM_FIRST = "transform-first"
+
+
+class GCNLayer(nn.Module):
+    r"""A graph convolution with random connections.
+
+    .. math::
+        H'[v] = \sum_{b} \Big( \sum_{u \in \mathcal N(v) \cup v}
+            \hat A_{vu} \, z_{vub} \, H[u, b] \Big) W[b, :] + c
+
+    where :math:`b` runs over the sampler's blocks of input features.
+
+    Args:
+        in_features: features of a source.
+        out_features: features of a destination.
+        sampler: draws the connections; ``None`` keeps all.
+        dropout: a DropOut on the layer's input, beside the sampler.
+        bias: add a bias, once, after the sum over blocks.
+        init: how weights and biases start.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        sampler: Sampler | None = None,
+        *,
+        dropout: DropOut | None = None,
+        bias: bool = True,
+        init: Init | str = Init.GLOROT,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.sampler, self.dropout = sampler, dropout
+        self.init = Init(init)
+        self.order = Order.AUTO
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        blocks = 1
+        if self.init is Init.PAPER and sampler is not None and sampler.sharing is Sharing.EDGE:
+            blocks = sampler.blocks or in_features
+        self.bias = nn.Parameter(torch.empty(blocks, out_features)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw fresh weights and biases; rates are reset by their sampler."""
+        if self.init is Init.PAPER:
+            nn.init.normal_(self.weight, std=self.out_features**-0.5)
+            if self.bias is not None:
+                bound = self.out_features**-0.5
+                nn.init.uniform_(self.bias, -bound, bound)
+            return
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(
+        self, x: Tensor | SparseFeatures, graph: Graph, draw: Draw | None = None, layer: int = 0
+    ) -> Tensor:
+        """Features ``[num_src, in]`` to ``[num_dst, out]``; without a draw, in expectation."""
+        if self.dropout is not None:
+            x = _drop(x, self.dropout, graph, draw, layer + DROPOUT_STREAM)
+        mask, scale = None, None
+        if isinstance(self.sampler, DropOut):
+            x = _drop(x, self.sampler, graph, draw, layer)
+        elif self.sampler is not None:
+            mask = self.sampler.mask(graph, draw, layer)
+            if self.sampler.rescale:
+                mask, scale = _rescaled(mask)
+            if draw is not None and mask is not None:
+                draw.record(mask, graph, self._drawn_features())
+        out = self._propagate(x, graph, mask)
+        if scale is not None:
+            out = out * scale
+        return out if self.bias is None else out + self.bias.sum(0)
+
+    def _drawn_features(self) -> int:
+        pairs = isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs
+        return self.in_features * (self.out_features if pairs else 1)
+
+    def _propagate(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None) -> Tensor:
+        if isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs and mask is not None:
+            return self._propagate_pairs(x, graph, mask)
+        blocks = 1 if mask is None else mask.draws_per_edge(self.in_features)
+        if isinstance(x, SparseFeatures) or self._transforms_first(graph, blocks):
+            return self._transform_first(x, graph, mask, blocks)
+        return aggregate(graph, x, mask) @ self.weight
+
+    def _transforms_first(self, graph: Graph, blocks: int) -> bool:
+        if self.order is not Order.AUTO:
+            return self.order is Order.TRANSFORM_FIRST
+        product = MULTIPLY_COST * self.in_features * self.out_features
+        aggregate_first = graph.num_edges * self.in_features + product * graph.num_dst
+        transform_first = graph.num_edges * blocks * self.out_features + product * graph.num_src
+        return transform_first < aggregate_first
+
+    def _transform_first(
+        self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, blocks: int
+    ) -> Tensor:
+        if blocks == 1:
+            return aggregate(graph, _product(x, self.weight), mask)
+        if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
+            raise ValueError(
+                f"{blocks} blocks over sparse input take a product each (at most "
+                f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
+            )
+        sizes = torch.bincount(block_of_feature(self.in_features, blocks)).tolist()
+        products, first = [], 0
+        for size in sizes:
+            part = (
+                x.columns(first, first + size)
+                if isinstance(x, SparseFeatures)
+                else x[:, first : first + size]
+            )
+            products.append(_product(part, self.weight[first : first + size]))
+            first += size
+        # the products of a block lie side by side: each keeps its block's draw
+        out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
+        return out.view(graph.num_dst, blocks, self.out_features).sum(1)
+
+    def _propagate_pairs(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask) -> Tensor:
+        width = self.in_features * self.out_features
+        if isinstance(x, SparseFeatures) or 4 * graph.num_src * width > PAIR_BYTES:
+            raise ValueError(
+                f"pairs=True draws for {self.in_features} x {self.out_features} pairs of features "
+                "at every edge: it is for small dense layers; use GraphDropConnect(blocks=None)"
+            )
+        products = (x[:, :, None] * self.weight).flatten(1)
+        out = aggregate(graph, products, mask)
+        return out.view(graph.num_dst, self.in_features, self.out_features).sum(1)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"{self.in_features}, {self.out_features}"
+
+
+def _product(x: Tensor | SparseFeatures, weight: Tensor) -> Tensor:
+    return x.matmul(weight) if isinstance(x, SparseFeatures) else x @ weight
+
+
+def _with_blocks(mask: Mask | None, blocks: int) -> Mask | None:
+    return None if mask is None else replace(mask, blocks=blocks)
+
+
+def _rescaled(mask: Mask) -> tuple[Mask | None, Tensor | None]:
+    """Divide by the keep probability; the expectation is then the unmasked sum."""
+    if mask.kind is Kind.MEAN:
+        return None, None
+    return mask, 1.0 / torch.sigmoid(mask.keep_logit)
+
+
+def _drop(
+    x: Tensor | SparseFeatures, sampler: DropOut, graph: Graph, draw: Draw | None, layer: int
+) -> Tensor | SparseFeatures:
+    """DropOut on the features themselves, the same as a mask shared by a node's edges."""
+    mask = sampler.mask(graph, draw, layer)
+    scale = None
+    if sampler.rescale:
+        described, scale = _rescaled(mask)
+        if described is None:
+            return x
+    if draw is not None:
+        draw.record(mask, graph, x.shape[1])
+    if isinstance(x, SparseFeatures):
+        dropped = x.drop(mask, graph.src_ids)
+        return dropped if scale is None else dropped.scaled(scale)
+    out = drop_dense(x, mask, graph.src_ids)
+    return out if scale is None else out * scale

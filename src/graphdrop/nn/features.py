@@ -1,0 +1,128 @@
+"""Node features as a layer reads them: dense, or sparse and never made dense."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphdrop import draws
+from graphdrop.draws import Kind, Mask
+from graphdrop.graph import Graph, Normalisation, csr
+from graphdrop.kernels import aggregate
+
+SPARSE_DENSITY = 0.2
+"""Dense input with a smaller share of nonzeros is multiplied as sparse."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """A sparse matrix of features: a rectangular graph from features to nodes."""
+
+    matrix: Graph
+    """Rows are nodes, columns are features, values are the features."""
+
+    @classmethod
+    def from_tensor(cls, x: Tensor) -> SparseFeatures:
+        """From a dense or sparse tensor ``[nodes, features]``; explicit zeros are dropped."""
+        x = x.to_sparse(layout=torch.sparse_coo).coalesce()
+        (row, column), value = x.indices(), x.values().to(torch.float32)
+        row, column, value = (part[value != 0] for part in (row, column, value))
+        indptr = torch.zeros(x.shape[0] + 1, dtype=torch.int32)
+        torch.cumsum(torch.bincount(row, minlength=x.shape[0]), 0, out=indptr[1:])
+        return cls(_matrix(indptr, column.to(torch.int32), value, x.shape[1]))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Nodes and features."""
+        return self.matrix.num_dst, self.matrix.num_src
+
+    def select(self, nodes: Tensor) -> SparseFeatures:
+        """The rows of some nodes, all columns kept."""
+        start, count = self.matrix.indptr[nodes], self.matrix.degree[nodes]
+        indptr = torch.zeros(len(nodes) + 1, dtype=start.dtype)
+        torch.cumsum(count, 0, out=indptr[1:])
+        entry = (start - indptr[:-1]).repeat_interleave(count)
+        entry = (entry + torch.arange(len(entry))).long()
+        return SparseFeatures(
+            _matrix(
+                indptr, self.matrix.indices[entry], self.matrix.value[entry], self.matrix.num_src
+            )
+        )
+
+    def columns(self, first: int, last: int) -> SparseFeatures:
+        """A contiguous block of features."""
+        kept = (self.matrix.indices >= first) & (self.matrix.indices < last)
+        row = self.matrix.edge_dst[kept]
+        indptr = torch.zeros_like(self.matrix.indptr)
+        torch.cumsum(torch.bincount(row, minlength=self.matrix.num_dst), 0, out=indptr[1:])
+        indices = self.matrix.indices[kept] - first
+        return SparseFeatures(_matrix(indptr, indices, self.matrix.value[kept], last - first))
+
+    def matmul(self, weight: Tensor) -> Tensor:
+        """``X W`` with a gradient for ``W``."""
+        return aggregate(self.matrix, weight)
+
+    def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
+        """Multiply every nonzero by its node's and feature's draw: DropOut on sparse input."""
+        matrix = self.matrix
+        return self._with_values(matrix.value * _source_multipliers(mask, matrix, nodes))
+
+    def scaled(self, factor: Tensor) -> SparseFeatures:
+        """Every value times a number."""
+        return self._with_values(self.matrix.value * factor.detach())
+
+    def _with_values(self, value: Tensor) -> SparseFeatures:
+        masked = copy.copy(self.matrix)  # keeps what was derived from the structure
+        object.__setattr__(masked, "value", value)
+        object.__setattr__(masked, "t_value", value[self.matrix.t_edge])
+        return SparseFeatures(masked)
+
+
+def _matrix(indptr: Tensor, indices: Tensor, value: Tensor, columns: int) -> Graph:
+    t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, columns)
+    return Graph(
+        indptr,
+        indices,
+        value,
+        value,
+        Normalisation.NONE,
+        t_indptr,
+        t_indices,
+        t_edge,
+        value[t_edge],
+    )
+
+
+def _source_multipliers(mask: Mask, matrix: Graph, nodes: Tensor | None) -> Tensor:
+    """The DropOut multiplier of every nonzero, ``[nonzeros]``."""
+    if mask.kind is Kind.MEAN:
+        return torch.sigmoid(mask.keep_logit)
+    ids = torch.arange(matrix.num_dst) if nodes is None else nodes.long()
+    bits = draws.edge_hash(mask.key, torch.full_like(ids, draws.SOURCE_ONLY), ids)
+    values = draws.draw_bits(bits[matrix.edge_dst], matrix.indices.long())
+    if mask.antithetic:
+        values = 0xFFFF - values
+    if mask.kind is Kind.HARD:
+        return (values >= draws.drop_threshold(mask.keep_logit)).to(torch.float32)
+    table = draws.concrete_logits(torch.float32)
+    noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
+    return torch.sigmoid((mask.keep_logit + noise) / mask.temperature)
+
+
+def drop_dense(x: Tensor, mask: Mask, nodes: Tensor | None) -> Tensor:
+    """Multiply every entry of ``x`` by its node's and feature's draw: DropOut on dense input."""
+    return aggregate(_identity(x.shape[0], nodes, x.device), x, mask)
+
+
+def _identity(size: int, nodes: Tensor | None, device: torch.device) -> Graph:
+    """A graph whose only edges are loops, under the given node ids."""
+    index = torch.arange(size + 1, dtype=torch.int32, device=device)
+    one = torch.ones(size, device=device)
+    ids = None if nodes is None else nodes.to(index)
+    return Graph(
+        index, index[:-1], one, one, Normalisation.NONE, index, index[:-1], index[:-1], one,
+        dst_ids=ids, src_ids=ids,
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+"""``GCN``: a graph convolutional network that takes any sampler."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.draws import TEMPERATURE
+from graphdrop.graph import Graph, Normalisation
+from graphdrop.nn.cache import TensorCache
+from graphdrop.nn.conv import GCNLayer, Init
+from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
+from graphdrop.rates import FixedRate
+from graphdrop.samplers import Draw, DropOut, Sampler
+
+
+class GCN(nn.Module):
+    r"""A graph convolutional network whose connections are sampled.
+
+    It is called as a PyG model is, ``model(x, edge_index, edge_weight)``, directed graphs
+    included. In training every call draws fresh masks; after ``eval()`` masks are replaced by
+    their expectation, unless a ``Draw`` asks for a sample.
+
+    Args:
+        in_features: features of a node.
+        hidden: width of the hidden layers.
+        out_features: number of classes, or of targets.
+        layers: number of graph convolutions, at least 1.
+        sampler: draws the connections; every layer gets a copy. ``None`` keeps all.
+        dropout: drop rate of an additional DropOut on the input of every layer.
+        norm: ``row``, ``sym`` or ``paper`` normalisation (``Normalisation``).
+        residual: add the input of each hidden layer to its output.
+        init: how weights and biases start (``Init``).
+        bias: whether layers have a bias.
+        seed: of the masks; by default what ``torch.manual_seed`` was given.
+    """
+
+    stream: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        out_features: int,
+        layers: int = 2,
+        sampler: Sampler | None = None,
+        *,
+        dropout: float = 0.0,
+        norm: Normalisation | str = Normalisation.SYM,
+        residual: bool = False,
+        init: Init | str = Init.GLOROT,
+        bias: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be at least 1; got {layers}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must be a drop rate in [0, 1); got {dropout}")
+        self.norm = Normalisation(norm)
+        self.residual = residual
+        widths = [in_features, *[hidden] * (layers - 1), out_features]
+        self.layers = nn.ModuleList(
+            GCNLayer(
+                widths[layer],
+                widths[layer + 1],
+                _sampler_of(sampler, layer),
+                dropout=DropOut(FixedRate(1.0 - dropout)) if dropout else None,
+                init=init,
+                bias=bias,
+            )
+            for layer in range(layers)
+        )
+        learned = sampler is not None and any(True for _ in sampler.rate.parameters())
+        self.temperature: float | None = TEMPERATURE if learned else None
+        """Training draws relaxed masks at this temperature; ``None`` draws hard ones."""
+        seed = torch.initial_seed() if seed is None else seed
+        self.register_buffer("stream", torch.tensor([seed & (2**63 - 1), 0]))
+        self._prepared = TensorCache()
+
+    def reset_parameters(self) -> None:
+        """Draw fresh weights and rates, and start counting steps anew."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+            if layer.sampler is not None:
+                layer.sampler.rate.reset_parameters()  # type: ignore[union-attr, operator]
+        self.stream[1] = 0
+
+    def next_draw(self) -> Draw:
+        """The next training step's draw; the counter is saved with the model."""
+        seed, step = self.stream.tolist()
+        self.stream[1] += 1
+        return Draw(seed, step, temperature=self.temperature)
+
+    def forward(
+        self,
+        x: Tensor | SparseFeatures,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        *,
+        rows: Tensor | None = None,
+        draw: Draw | None = None,
+    ) -> Tensor:
+        """Outputs ``[nodes, out]``, or just those of ``rows``, computed from what they read.
+
+        Args:
+            x: features ``[nodes, in]``, dense or sparse.
+            edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
+            edge_weight: ``[E]``, one where not given.
+            rows: the nodes whose outputs are wanted, by number or as a bool mask.
+            draw: the random numbers to use; by default the next ones in training, and the
+                expectation in evaluation.
+        """
+        if draw is None and self.training:
+            draw = self.next_draw()
+        features = self._features(x)
+        graph = self._graph(edge_index, edge_weight, features.shape[0])
+        parts, inputs = self._receptive_field(graph, features, rows)
+        hidden: Tensor | SparseFeatures = inputs
+        last = len(self.layers) - 1
+        for number, (layer, part) in enumerate(zip(self.layers, parts, strict=True)):
+            out: Tensor = layer(hidden, part, draw, number)
+            if number < last:
+                out = torch.relu(out)
+                if self.residual and isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]:
+                    out = out + hidden[_positions(part)]
+            hidden = out
+        assert isinstance(hidden, Tensor)  # noqa: S101 - there is at least one layer
+        return hidden
+
+    def _features(self, x: Tensor | SparseFeatures) -> Tensor | SparseFeatures:
+        width = self.layers[0].in_features
+        if len(x.shape) != 2 or x.shape[1] != width:
+            raise ValueError(f"x must have shape [nodes, {width}]; got {tuple(x.shape)}")
+        if isinstance(x, SparseFeatures) or x.requires_grad:
+            return x
+        if x.dtype != torch.float32 or x.device.type != "cpu":
+            return x.to_dense() if x.layout is not torch.strided else x
+
+        def prepare() -> Tensor | SparseFeatures:
+            if x.layout is torch.strided:
+                dense = int(torch.count_nonzero(x)) > SPARSE_DENSITY * x.numel()
+                if dense:
+                    return x
+            return SparseFeatures.from_tensor(x)
+
+        prepared: Tensor | SparseFeatures = self._prepared.get(prepare, x, extra="features")
+        return prepared
+
+    def _graph(self, edge_index: Tensor | Graph, weight: Tensor | None, nodes: int) -> Graph:
+        if isinstance(edge_index, Graph):
+            return edge_index.normalised(self.norm)
+
+        def build() -> Graph:
+            return Graph.from_edge_index(edge_index, nodes, weight, normalisation=self.norm)
+
+        graph: Graph = self._prepared.get(build, edge_index, weight, extra=("graph", nodes))
+        return graph
+
+    def _receptive_field(
+        self, graph: Graph, x: Tensor | SparseFeatures, rows: Tensor | None
+    ) -> tuple[list[Graph], Tensor | SparseFeatures]:
+        """The part of the graph for each layer, and the rows of the input that the first reads."""
+        count = len(self.layers)
+        if rows is None:
+            return [graph] * count, x
+
+        def restrict() -> tuple[list[Graph], Tensor, SparseFeatures | None]:
+            parts = graph.receptive_field(rows, count)
+            nodes = parts[0].src_ids
+            assert nodes is not None  # noqa: S101 - a part has ids
+            selected = x.select(nodes.long()) if isinstance(x, SparseFeatures) else None
+            return parts, nodes, selected
+
+        # graphs and features are not tensors: name them by an array that is theirs alone
+        own = x.matrix.indices if isinstance(x, SparseFeatures) else None
+        parts, nodes, selected = self._prepared.get(restrict, rows, graph.value, own, extra="rows")
+        return parts, x[nodes] if isinstance(x, Tensor) else selected
+
+
+def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:
+    if sampler is None:
+        return None
+    return sampler.for_first_layer() if layer == 0 else sampler.for_later_layer()
+
+
+def _positions(part: Graph) -> Tensor:
+    """Where each destination stands among the sources."""
+    if part.dst_ids is None or part.src_ids is None:
+        return torch.arange(part.num_dst, device=part.indices.device)
+    return torch.searchsorted(part.src_ids, part.dst_ids)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 
@@ -73,6 +75,8 @@ class GCNLayer(nn.Module):
         self.sampler, self.dropout = sampler, dropout
         self.init = Init(init)
         self.order = Order.AUTO
+        self._product: Tensor | None = None
+        self._keeps_product = False
         self.weight = nn.Parameter(torch.empty(in_features, out_features))
         blocks = 1
         if self.init is Init.PAPER and sampler is not None and sampler.sharing is Sharing.EDGE:
@@ -91,6 +95,19 @@ class GCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+
+    @contextmanager
+    def keeping_product(self) -> Iterator[None]:
+        """Within it, calls on the same input share the product with the weights.
+
+        No mask touches that product where all input features share a draw and there is no
+        DropOut; elsewhere this changes nothing.
+        """
+        self._keeps_product = True
+        try:
+            yield
+        finally:
+            self._keeps_product, self._product = False, None
 
     def forward(
         self, x: Tensor | SparseFeatures, graph: Graph, draw: Draw | None = None, layer: int = 0
@@ -120,7 +137,8 @@ class GCNLayer(nn.Module):
         if isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs and mask is not None:
             return self._propagate_pairs(x, graph, mask)
         blocks = 1 if mask is None else mask.draws_per_edge(self.in_features)
-        if isinstance(x, SparseFeatures) or self._transforms_first(graph, blocks):
+        shares = self._keeps_product and blocks == 1
+        if shares or isinstance(x, SparseFeatures) or self._transforms_first(graph, blocks):
             return self._transform_first(x, graph, mask, blocks)
         return aggregate(graph, x, mask) @ self.weight
 
@@ -136,7 +154,7 @@ class GCNLayer(nn.Module):
         self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, blocks: int
     ) -> Tensor:
         if blocks == 1:
-            return aggregate(graph, _product(x, self.weight), mask)
+            return aggregate(graph, self._whole_product(x), mask)
         if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
             raise ValueError(
                 f"{blocks} blocks over sparse input take a product each (at most "
@@ -155,6 +173,14 @@ class GCNLayer(nn.Module):
         # the products of a block lie side by side: each keeps its block's draw
         out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
         return out.view(graph.num_dst, blocks, self.out_features).sum(1)
+
+    def _whole_product(self, x: Tensor | SparseFeatures) -> Tensor:
+        drops = self.dropout is not None or isinstance(self.sampler, DropOut)
+        if drops or not self._keeps_product:
+            return _product(x, self.weight)
+        if self._product is None:
+            self._product = _product(x, self.weight)
+        return self._product
 
     def _propagate_pairs(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask) -> Tensor:
         width = self.in_features * self.out_features

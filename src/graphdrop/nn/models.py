@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 from torch import Tensor, nn
 
@@ -91,6 +93,12 @@ class GCN(nn.Module):
         seed, step = self.stream.tolist()
         self.stream[1] += 1
         return Draw(seed, step, temperature=self.temperature)
+
+    def sharing_first_product(self) -> AbstractContextManager[None]:
+        """Within it, calls on the same input make its product with the first weights once."""
+        first = self.layers[0]
+        assert isinstance(first, GCNLayer)  # noqa: S101
+        return first.keeping_product()
 
     def forward(
         self,

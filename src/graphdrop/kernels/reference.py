@@ -75,14 +75,16 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_
         kept = materialise(graph, replace(mask, keep_logit=keep_logit), features, edges, x.dtype)
         return graph.value[edges][:, None].to(x.dtype) * kept * x[graph.indices[edges]]
 
+    # only a concrete mask passes a gradient on; no edges are one empty run, so that x has one
+    logit = mask.keep_logit if mask.kind is Kind.CONCRETE else mask.keep_logit.detach()
     out = x.new_zeros(graph.num_dst, features)
-    for first in range(0, graph.num_edges, run):
+    for first in range(0, max(graph.num_edges, 1), run):
         edges = torch.arange(first, min(first + run, graph.num_edges), device=x.device)
         if run < graph.num_edges and torch.is_grad_enabled():
             part = checkpoint(
-                messages, x, mask.keep_logit, edges, use_reentrant=False, preserve_rng_state=False
+                messages, x, logit, edges, use_reentrant=False, preserve_rng_state=False
             )
         else:
-            part = messages(x, mask.keep_logit, edges)
+            part = messages(x, logit, edges)
         out = out.index_add(0, graph.edge_dst[edges], part)
     return out

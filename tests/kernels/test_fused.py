@@ -1,0 +1,199 @@
+"""The fused kernel computes what the float64 reference computes, whatever the graph and mask."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from contracts.edge_lists import edge_lists, for_all
+from contracts.masked_sums import (
+    assert_fused_is_exact,
+    assert_within,
+    exact,
+    magnitudes,
+    normal,
+    passes,
+    power_law_edges,
+)
+from graphdrop.draws import Kind, Mask, Sharing, stream_key
+from graphdrop.graph import Graph, Normalisation
+
+LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
+# one vector of 16 floats or two: each width is compiled anew
+FEATURES = (1, 7, 16, 33)
+
+
+def laid_out(tensor: Tensor, layout: str) -> Tensor:
+    """The same numbers in another order of memory."""
+    rows, columns = tensor.shape
+    nan = torch.full_like(tensor, torch.nan)
+    if layout == "transposed":
+        return tensor.T.contiguous().T
+    if layout == "every other row":
+        return torch.stack([tensor, nan], 1).reshape(2 * rows, columns)[::2]
+    if layout == "every other column":
+        return torch.stack([tensor, nan], 2).reshape(rows, 2 * columns)[:, ::2]
+    if layout == "beside nan":  # a vector that reads past the last row meets them
+        beside = torch.full((64,), torch.nan)
+        return torch.cat([beside, tensor.flatten(), beside])[64:-64].view(rows, columns)
+    return tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph and a mask, features and a gradient in some order of memory."""
+
+    graph: Graph
+    mask: Mask
+    x: Tensor
+    gradient: Tensor
+
+    def check(self) -> None:
+        assert_fused_is_exact(self.graph, self.x, self.mask, self.gradient)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Whole graphs and parts of them, hand-sized or with hubs, some weights negative."""
+    kind, loops = draw(st.sampled_from(Normalisation)), draw(st.booleans())
+    if draw(st.booleans()):
+        graph = draw(edge_lists()).graph(kind, self_loops=loops)
+    else:
+        edge_index = power_law_edges(draw(st.integers(1, 60)), 400, draw(st.integers(0, 99)))
+        weight = None
+        if kind in (Normalisation.ROW, Normalisation.NONE) and draw(st.booleans()):
+            weight = normal(400, seed=draw(st.integers(0, 99)))
+        graph = Graph.from_edge_index(edge_index, 70, weight, normalisation=kind, self_loops=loops)
+    if draw(st.booleans()):
+        rows = draw(st.lists(st.integers(0, graph.num_dst - 1), unique=True))
+        graph = graph.rows(torch.tensor(rows, dtype=torch.int64))
+    return graph
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: Kind, per_edge: bool) -> Case:
+    graph, features = draw(graphs()), draw(st.sampled_from(FEATURES))
+    seed = draw(st.integers(0, 10**6))
+    logit = torch.tensor(draw(st.floats(-6.0, 6.0, width=32)))
+    sharing = draw(st.sampled_from(Sharing))
+    mask = Mask(
+        kind,
+        logit + normal(graph.num_edges, seed=seed) if per_edge else logit,
+        stream_key(seed, step=draw(st.integers(0, 3))),
+        sharing=sharing,
+        blocks=draw(st.sampled_from([b for b in (1, 2, 3, 5, None) if b is None or b <= features])),
+        symmetric=sharing is Sharing.EDGE and draw(st.booleans()),
+        self_loops=draw(st.booleans()),
+        temperature=draw(st.sampled_from((0.3, 0.67, 2.0))),
+        antithetic=draw(st.booleans()),
+    )
+    x, gradient = (normal(rows, features, seed=seed) for rows in (graph.num_src, graph.num_dst))
+    layout = st.sampled_from(LAYOUTS)
+    return Case(graph, mask, laid_out(x, draw(layout)), laid_out(gradient, draw(layout)))
+
+
+# a test for each kind, so that processes that share the work compile different kernels
+@for_all(cases(Kind.NONE, per_edge=False))
+def test_sums_without_a_mask(case: Case) -> None:
+    case.check()
+
+
+@for_all(cases(Kind.HARD, per_edge=False))
+def test_sums_under_a_hard_mask(case: Case) -> None:
+    case.check()
+
+
+@for_all(cases(Kind.HARD, per_edge=True))
+def test_sums_under_a_hard_mask_with_a_rate_for_each_edge(case: Case) -> None:
+    case.check()
+
+
+@for_all(cases(Kind.CONCRETE, per_edge=False))
+def test_sums_under_a_concrete_mask(case: Case) -> None:
+    case.check()
+
+
+@for_all(cases(Kind.CONCRETE, per_edge=True))
+def test_sums_under_a_concrete_mask_with_a_rate_for_each_edge(case: Case) -> None:
+    case.check()
+
+
+@for_all(cases(Kind.MEAN, per_edge=False) | cases(Kind.MEAN, per_edge=True))
+def test_sums_under_the_expected_mask(case: Case) -> None:
+    case.check()
+
+
+def power_law_case(
+    features: int, blocks: int | None, kind: Kind, per_edge: bool, **options: bool
+) -> Case:
+    graph = Graph.from_edge_index(power_law_edges(50, 300), 60)
+    logit = normal(graph.num_edges) if per_edge else torch.tensor(0.4)
+    mask = Mask(kind, logit, stream_key(5), blocks=blocks, **options)
+    return Case(graph, mask, normal(60, features, seed=1), normal(60, features, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("features", "blocks", "kind", "per_edge"),
+    [
+        (48, 3, Kind.HARD, False),
+        (64, 4, Kind.CONCRETE, False),
+        (128, 8, Kind.HARD, True),
+        (128, None, Kind.CONCRETE, False),
+        (256, 1, Kind.NONE, False),
+        (300, 7, Kind.CONCRETE, True),
+        (300, 40, Kind.HARD, False),
+    ],
+)
+def test_wide_features_in_blocks_that_fit_the_vectors_or_do_not(
+    features: int, blocks: int | None, kind: Kind, per_edge: bool
+) -> None:
+    power_law_case(features, blocks, kind, per_edge).check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", [16, 32, 64, 128, 240])
+@pytest.mark.parametrize("blocks", [1, 2, 3, None])
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_every_compiled_kernel(
+    features: int, blocks: int | None, kind: Kind, per_edge: bool
+) -> None:
+    power_law_case(features, blocks, kind, per_edge, self_loops=False, symmetric=True).check()
+
+
+def test_any_number_of_features_from_1_to_300() -> None:
+    case = power_law_case(300, None, Kind.HARD, per_edge=False)
+    # a feature's draw is its own, however many there are
+    wanted, scale = (f(case.graph, case.x, case.mask, case.gradient) for f in (exact, magnitudes))
+    for features in range(1, 301):
+        columns = slice(0, features)
+        x, gradient = case.x[:, columns], case.gradient[:, columns]
+        fused = passes(case.graph, x, case.mask, gradient, "fused")
+        assert_within(fused.value, wanted.value[:, columns], scale.value[:, columns])
+        assert_within(fused.x_gradient, wanted.x_gradient[:, columns], scale.x_gradient[:, columns])
+
+
+@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE])
+@pytest.mark.parametrize("outward", [False, True])
+def test_a_hub_of_a_hundred_thousand_edges(kind: Kind, outward: bool) -> None:
+    degree = 100_000
+    spokes = torch.arange(1, degree + 1)
+    edge_index = torch.stack([torch.zeros_like(spokes), spokes])
+    graph = Graph.from_edge_index(edge_index if outward else edge_index.flip(0), degree + 1)
+    mask = Mask(kind, torch.tensor(0.5), stream_key(3), blocks=None)
+    # numbers of one sign: rounding errors of a naive running sum would add up
+    x, gradient = (normal(degree + 1, 7, seed=seed).abs() for seed in (1, 2))
+    assert_fused_is_exact(graph, x, mask, gradient)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_graphs_without_edges_rows_or_features(kind: Kind) -> None:
+    mask = Mask(kind, torch.tensor(0.5), stream_key(1), blocks=None)
+    edgeless = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3, self_loops=False)
+    assert_fused_is_exact(edgeless, normal(3, 7), mask, normal(3, 7))
+    rowless = Graph.from_edge_index(power_law_edges(9, 20), 9).rows(torch.tensor([]).long())
+    assert_fused_is_exact(rowless, normal(0, 7), mask, normal(0, 7))
+    graph = Graph.from_edge_index(power_law_edges(9, 20), 9)
+    assert_fused_is_exact(graph, normal(9, 0), mask, normal(9, 0))

@@ -14,6 +14,14 @@ from graphdrop.rates import Rate
 from graphdrop.samplers.draw import Draw
 
 
+def check_blocks(name: str, blocks: int | None) -> None:
+    """Raise unless this is a number of blocks, or ``None`` for one per feature."""
+    if blocks is not None and blocks < 1:
+        raise ValueError(
+            f"{name} must be a positive count, or None for a mask per feature; got {blocks}"
+        )
+
+
 class Sampler(nn.Module):
     """Describes the random mask over one layer's connections.
 
@@ -50,6 +58,12 @@ class Sampler(nn.Module):
                 "rescale=True divides the whole sum by the keep probability, so it needs "
                 "self_loops=True and before_normalisation=False"
             )
+        if rate.entries and (rescale or self.sharing is Sharing.SOURCE):
+            raise ValueError(
+                f"rate has {rate.entries.numel()} entries, one per edge: that takes draws which "
+                "belong to edges, and rescale=False; use DropEdge or GraphDropConnect"
+            )
+        check_blocks("blocks", blocks)
         self.rate = rate
         self.blocks = blocks
         self.symmetric = symmetric

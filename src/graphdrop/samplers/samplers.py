@@ -7,7 +7,7 @@ from typing import Self
 
 from graphdrop.draws import Sharing
 from graphdrop.rates import Rate
-from graphdrop.samplers.base import Sampler
+from graphdrop.samplers.base import Sampler, check_blocks
 
 
 class DropOut(Sampler):
@@ -95,6 +95,7 @@ class GraphDropConnect(Sampler):
             self_loops=self_loops,
             before_normalisation=before_normalisation,
         )
+        check_blocks("first_blocks", first_blocks)
         self.first_blocks = first_blocks
         self.pairs = pairs
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask
@@ -15,6 +17,8 @@ from graphdrop.kernels import aggregate
 
 SPARSE_DENSITY = 0.2
 """Dense input with a smaller share of nonzeros is multiplied as sparse."""
+GATHERED_BYTES = 1 << 24
+"""How many bytes of rows the gradient of sparse values may gather at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +27,8 @@ class SparseFeatures:
 
     matrix: Graph
     """Rows are nodes, columns are features, values are the features."""
+    value: Tensor | None = None
+    """The values where they carry a gradient, as after a DropOut whose rate is learned."""
 
     @classmethod
     def from_tensor(cls, x: Tensor) -> SparseFeatures:
@@ -59,26 +65,55 @@ class SparseFeatures:
         indptr = torch.zeros_like(self.matrix.indptr)
         torch.cumsum(torch.bincount(row, minlength=self.matrix.num_dst), 0, out=indptr[1:])
         indices = self.matrix.indices[kept] - first
-        return SparseFeatures(_matrix(indptr, indices, self.matrix.value[kept], last - first))
+        return SparseFeatures(
+            _matrix(indptr, indices, self.matrix.value[kept], last - first),
+            None if self.value is None else self.value[kept],
+        )
 
     def matmul(self, weight: Tensor) -> Tensor:
-        """``X W`` with a gradient for ``W``."""
-        return aggregate(self.matrix, weight)
+        """``X W`` with a gradient for ``W``, and for the values where they carry one."""
+        product = aggregate(self.matrix, weight)
+        if self.value is None:
+            return product
+        passed: Tensor = _ToValues.apply(  # type: ignore[no-untyped-call]
+            product, self.value, weight.detach(), self.matrix
+        )
+        return passed
 
     def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
         """Multiply every nonzero by its node's and feature's draw: DropOut on sparse input."""
-        matrix = self.matrix
-        return self._with_values(matrix.value * _source_multipliers(mask, matrix, nodes))
+        return self._times(_source_multipliers(mask, self.matrix, nodes))
 
     def scaled(self, factor: Tensor) -> SparseFeatures:
         """Every value times a number."""
-        return self._with_values(self.matrix.value * factor.detach())
+        return self._times(factor)
 
-    def _with_values(self, value: Tensor) -> SparseFeatures:
-        masked = copy.copy(self.matrix)  # keeps what was derived from the structure
-        object.__setattr__(masked, "value", value)
-        object.__setattr__(masked, "t_value", value[self.matrix.t_edge])
-        return SparseFeatures(masked)
+    def _times(self, factor: Tensor) -> SparseFeatures:
+        value = (self.matrix.value if self.value is None else self.value) * factor
+        constant = value.detach()
+        scaled = copy.copy(self.matrix)  # keeps what was derived from the structure
+        object.__setattr__(scaled, "value", constant)
+        object.__setattr__(scaled, "t_value", constant[self.matrix.t_edge])
+        return SparseFeatures(scaled, value if value.requires_grad else None)
+
+
+class _ToValues(torch.autograd.Function):
+    """Passes a product ``X W`` on, and its gradient also to the nonzeros of ``X``."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Tensor, _value: Tensor, weight: Tensor, matrix: Graph) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.matrix = matrix
+        return product.view_as(product)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,), matrix = ctx.saved_tensors, ctx.matrix
+        run = max(1, GATHERED_BYTES // (8 * weight.shape[1]))
+        ends = zip(matrix.edge_dst.split(run), matrix.indices.split(run), strict=True)
+        slopes = [(gradient[row] * weight[column]).sum(1) for row, column in ends]
+        return gradient, torch.cat(slopes), None, None
 
 
 def _matrix(indptr: Tensor, indices: Tensor, value: Tensor, columns: int) -> Graph:

@@ -129,12 +129,22 @@ class GCNLayer(nn.Module):
             out = out * scale
         return out if self.bias is None else out + self.bias.sum(0)
 
+    @property
+    def _pairs(self) -> bool:
+        return isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs
+
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether the input may be sparse: every block of features takes a product of its own."""
+        if self.sampler is None or self.sampler.sharing is Sharing.SOURCE:
+            return True
+        return not self._pairs and (self.sampler.blocks or self.in_features) <= MAX_SPARSE_BLOCKS
+
     def _drawn_features(self) -> int:
-        pairs = isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs
-        return self.in_features * (self.out_features if pairs else 1)
+        return self.in_features * (self.out_features if self._pairs else 1)
 
     def _propagate(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None) -> Tensor:
-        if isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs and mask is not None:
+        if self._pairs and mask is not None:
             return self._propagate_pairs(x, graph, mask)
         blocks = 1 if mask is None else mask.draws_per_edge(self.in_features)
         shares = self._keeps_product and blocks == 1
@@ -154,7 +164,8 @@ class GCNLayer(nn.Module):
         self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, blocks: int
     ) -> Tensor:
         if blocks == 1:
-            return aggregate(graph, self._whole_product(x), mask)
+            # a mask per feature of a single feature is one mask for all that is made of it
+            return aggregate(graph, self._whole_product(x), _with_blocks(mask, 1))
         if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
             raise ValueError(
                 f"{blocks} blocks over sparse input take a product each (at most "

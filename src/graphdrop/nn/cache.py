@@ -1,4 +1,4 @@
-"""Remember what was worked out for a tensor for as long as that tensor lives unchanged."""
+"""Remember what was worked out for a tensor or a graph for as long as it lives unchanged."""
 
 from __future__ import annotations
 
@@ -6,38 +6,71 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from graphdrop.graph import Graph
+from graphdrop.nn.features import SparseFeatures
 
 CAPACITY = 8
 
 
 class TensorCache:
-    """Results keyed by the identity and version of tensors; the oldest goes first.
+    """Results keyed by the identity of their owners and the version of tensors; oldest go first.
 
     A model is called with the same graph thousands of times. Sorting its edges once is enough,
     but an edge list that was changed in place must be sorted again.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Hashable, tuple[list[weakref.ref[Tensor]], Any]] = {}
+        self._entries: dict[Hashable, tuple[list[weakref.ref[Any]], list[int], Any]] = {}
 
-    def get(self, make: Callable[[], Any], *tensors: Tensor | None, extra: Hashable = None) -> Any:
-        """The result for these tensors, made on the first call."""
-        present = [tensor for tensor in tensors if tensor is not None]
-        key = (extra, *((id(tensor), tensor._version) for tensor in present))
+    def get(self, make: Callable[[], Any], *owners: Any, extra: Hashable = None) -> Any:
+        """The result for these owners, made on the first call."""
+        present = [owner for owner in owners if owner is not None]
+        if not all(_has_versions(owner) for owner in present):
+            return _make(make)
+        key = (extra, *map(id, present))
+        versions = [owner._version if isinstance(owner, Tensor) else 0 for owner in present]
         found = self._entries.get(key)
-        if found is not None and all(
-            reference() is tensor for reference, tensor in zip(found[0], present, strict=True)
-        ):
-            return found[1]
-        while len(self._entries) >= CAPACITY:
-            self._entries.pop(next(iter(self._entries)))
-        result = make()
-        self._entries[key] = ([weakref.ref(tensor) for tensor in present], result)
+        if found is not None:
+            references, known_versions, result = found
+            # an id may have passed from a tensor that is gone to another one
+            alive = [reference() for reference in references]
+            if all(map(_is, alive, present)) and versions == known_versions:
+                return result
+        result = _make(make)
+        self._forget()
+        self._entries[key] = ([weakref.ref(owner) for owner in present], versions, result)
         return result
+
+    def _forget(self) -> None:
+        """Drop what belongs to tensors that are gone, and the oldest of the rest."""
+        entries = [
+            (key, entry)
+            for key, entry in list(self._entries.items())
+            if all(reference() is not None for reference in entry[0])
+        ]
+        self._entries = dict(entries[-(CAPACITY - 1) :])
 
     def __deepcopy__(self, memo: Any) -> TensorCache:
         return TensorCache()
 
     def __reduce__(self) -> tuple[type[TensorCache], tuple[()]]:
         return TensorCache, ()
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _has_versions(owner: object) -> bool:
+    """Whether a change of ``owner`` can be seen; it cannot in an inference tensor."""
+    if isinstance(owner, Tensor):
+        return not owner.is_inference()
+    return isinstance(owner, Graph | SparseFeatures)
+
+
+def _make(make: Callable[[], Any]) -> Any:
+    with torch.inference_mode(False):  # a training step may use it next, and save it for backward
+        return make()

@@ -59,7 +59,12 @@ class GCN(nn.Module):
             raise ValueError(f"layers must be at least 1; got {layers}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be a drop rate in [0, 1); got {dropout}")
-        self.norm = Normalisation(norm)
+        if not isinstance(sampler, Sampler | None):
+            raise TypeError(
+                "sampler must be a Sampler such as DropEdge(FixedRate(0.8)), or None; "
+                f"got {type(sampler).__name__}"
+            )
+        self.norm = Normalisation.of(norm)
         self.residual = residual
         widths = [in_features, *[hidden] * (layers - 1), out_features]
         self.layers = nn.ModuleList(
@@ -137,32 +142,43 @@ class GCN(nn.Module):
         return hidden
 
     def _features(self, x: Tensor | SparseFeatures) -> Tensor | SparseFeatures:
-        width = self.layers[0].in_features
-        if len(x.shape) != 2 or x.shape[1] != width:
-            raise ValueError(f"x must have shape [nodes, {width}]; got {tuple(x.shape)}")
-        if isinstance(x, SparseFeatures) or x.requires_grad:
+        first = self.layers[0]
+        assert isinstance(first, GCNLayer)  # noqa: S101 - what the constructor put there
+        _check_features(x, first)
+        if isinstance(x, SparseFeatures):
+            return x
+        dense = x.layout is torch.strided
+        if x.requires_grad or (dense and not first.takes_sparse):
             return x
         if x.dtype != torch.float32 or x.device.type != "cpu":
-            return x.to_dense() if x.layout is not torch.strided else x
+            return x.to_dense()
 
-        def prepare() -> Tensor | SparseFeatures:
-            if x.layout is torch.strided:
-                dense = int(torch.count_nonzero(x)) > SPARSE_DENSITY * x.numel()
-                if dense:
-                    return x
+        def prepare() -> SparseFeatures | None:
+            if dense and int(torch.count_nonzero(x)) > SPARSE_DENSITY * x.numel():
+                return None  # and not x, which the cache would then keep alive
             return SparseFeatures.from_tensor(x)
 
-        prepared: Tensor | SparseFeatures = self._prepared.get(prepare, x, extra="features")
-        return prepared
+        prepared: SparseFeatures | None = self._prepared.get(prepare, x, extra="features")
+        return x if prepared is None else prepared
 
     def _graph(self, edge_index: Tensor | Graph, weight: Tensor | None, nodes: int) -> Graph:
         if isinstance(edge_index, Graph):
-            return edge_index.normalised(self.norm)
+            if weight is not None:
+                raise ValueError(
+                    "edge_weight is given beside a Graph, which has its own weights: build it "
+                    "with Graph.from_edge_index(edge_index, edge_weight=...)"
+                )
+            if edge_index.normalisation is self.norm:
+                return edge_index
 
         def build() -> Graph:
+            if isinstance(edge_index, Graph):
+                return edge_index.normalised(self.norm)
             return Graph.from_edge_index(edge_index, nodes, weight, normalisation=self.norm)
 
-        graph: Graph = self._prepared.get(build, edge_index, weight, extra=("graph", nodes))
+        graph: Graph = self._prepared.get(
+            build, edge_index, weight, extra=("graph", nodes, self.norm)
+        )
         return graph
 
     def _receptive_field(
@@ -175,14 +191,20 @@ class GCN(nn.Module):
 
         def restrict() -> tuple[list[Graph], Tensor, SparseFeatures | None]:
             parts = graph.receptive_field(rows, count)
+            if self.residual and not all(_reads_itself(part) for part in parts[:-1]):
+                raise ValueError(
+                    "residual=True reads every row itself, which rows= finds only in a graph with "
+                    "self-loops: build it with self_loops=True and normalise it, or leave rows out"
+                )
             nodes = parts[0].src_ids
             assert nodes is not None  # noqa: S101 - a part has ids
             selected = x.select(nodes.long()) if isinstance(x, SparseFeatures) else None
             return parts, nodes, selected
 
-        # graphs and features are not tensors: name them by an array that is theirs alone
-        own = x.matrix.indices if isinstance(x, SparseFeatures) else None
-        parts, nodes, selected = self._prepared.get(restrict, rows, graph.value, own, extra="rows")
+        sparse = x if isinstance(x, SparseFeatures) else None
+        parts, nodes, selected = self._prepared.get(
+            restrict, rows, graph, sparse, extra=("rows", self.residual)
+        )
         return parts, x[nodes] if isinstance(x, Tensor) else selected
 
 
@@ -192,8 +214,36 @@ def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:
     return sampler.for_first_layer() if layer == 0 else sampler.for_later_layer()
 
 
+def _reads_itself(part: Graph) -> bool:
+    """Whether every destination is among the sources."""
+    assert part.dst_ids is not None  # noqa: S101 - a part has ids
+    assert part.src_ids is not None  # noqa: S101
+    return bool(torch.isin(part.dst_ids, part.src_ids).all())
+
+
 def _positions(part: Graph) -> Tensor:
     """Where each destination stands among the sources."""
     if part.dst_ids is None or part.src_ids is None:
         return torch.arange(part.num_dst, device=part.indices.device)
     return torch.searchsorted(part.src_ids, part.dst_ids)
+
+
+def _check_features(x: Tensor | SparseFeatures, first: GCNLayer) -> None:
+    if not isinstance(x, Tensor | SparseFeatures):
+        raise TypeError(
+            f"x must be a tensor, dense or sparse, or SparseFeatures; got {type(x).__name__}"
+        )
+    if len(x.shape) != 2 or x.shape[1] != first.in_features:
+        raise ValueError(f"x must have shape [nodes, {first.in_features}]; got {tuple(x.shape)}")
+    if isinstance(x, SparseFeatures):
+        return
+    if x.dtype != first.weight.dtype:
+        raise TypeError(
+            f"x must have the model's dtype, {first.weight.dtype}; got {x.dtype}: "
+            f"use x.to({first.weight.dtype})"
+        )
+    if x.requires_grad and x.layout is not torch.strided:
+        raise ValueError(
+            "x is sparse and requires a gradient, which sparse features do not pass on: "
+            "use x.detach() or x.to_dense()"
+        )

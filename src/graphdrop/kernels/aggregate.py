@@ -129,8 +129,11 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
 
 
 def _power(total: Tensor, exponent: float) -> Tensor:
-    """``total ** exponent`` with ``0 ** negative = 0``, in the value and in the gradient."""
-    empty = total <= 0.0
+    """``total ** exponent`` with ``0 ** negative = 0``, in the value and in the gradient.
+
+    A sum below zero, which only weights below zero give, has an inverse but no root: 0 as well.
+    """
+    empty = total == 0.0 if exponent == -1.0 else total <= 0.0
     return torch.where(empty, 0.0, torch.where(empty, 1.0, total) ** exponent)
 
 

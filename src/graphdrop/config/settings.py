@@ -1,0 +1,183 @@
+"""Every setting of a run: its type, its default and what it means.
+
+The defaults are the paper's recipe for GCN-BBGDC on Cora; `recipes.py` has what other methods,
+datasets and depths set differently, and `Config` fills it in. Whatever is given wins.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from graphdrop.config.recipes import Method, merged, recipe
+
+Count = Annotated[int, Field(ge=1)]
+Blocks = Count | Literal["feature"]
+Positive = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(ge=0)]
+DropRate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A group of settings: unknown names are errors, and so is text where a number belongs."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class DataSettings(Section):
+    """Which graph, and what is done to its features."""
+
+    dataset: str = "cora"
+    """A known dataset (cora, citeseer, pubmed, cora_ml, synthetic) or the path of an .npz file."""
+    root: str = ""
+    """The folder in which a known dataset's files are looked for first; empty for none."""
+    split: Literal["public", "random-per-class", "random-fractions"] = "public"
+    """How nodes are divided into train, validation and test."""
+    split_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of a random split, or which of several stored splits."""
+    features: Literal["stored", "row"] = "stored"
+    """Features as stored, or with every row divided by its sum."""
+
+
+class ModelSettings(Section):
+    """The network: its method, its size, and how its connections are sampled."""
+
+    method: Annotated[Method, Field(strict=False)] = Method.GCN_BBGDC
+    """The method's name. It also decides the defaults of everything that is not set."""
+    layers: Count = 2
+    """Number of graph convolutions."""
+    hidden: Count = 128
+    """Width of the hidden layers."""
+    norm: Literal["row", "sym", "paper"] = "row"
+    """Normalisation: D^-1 (A+I), D^-1/2 (A+I) D^-1/2, or I + D^-1/2 A D^-1/2."""
+    mask: Literal["before", "after"] = "after"
+    """Whether edges are masked before the normalisation, which then counts what is left, or after.
+    DropOut and node sampling do not normalise anew."""
+    symmetric: bool = False
+    """Whether both directions of an edge share one draw."""
+    self_loops: bool = True
+    """Whether self-loops are masked like any edge; with mask = "before" they never are."""
+    blocks: Blocks = 2
+    """Graph DropConnect: blocks of features with a draw each, or "feature" for one per feature."""
+    first_blocks: Blocks = 1
+    """The same for the first layer, whose input is wide and sparse."""
+    prior_alpha: Positive = 0.8
+    """First parameter of the beta prior of a keep probability; the paper's c/L."""
+    prior_beta: Positive = 1.0
+    """Second parameter of the beta prior; 1 gives the paper's closed form of the KL."""
+    entropy_weight: Weight = 0.0
+    """A learned rate without a prior: how much its entropy counts in the objective."""
+    temperature: Positive = 0.67
+    """Temperature of relaxed masks, in training and in prediction."""
+    drop: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Drop rate of edges, nodes or connections where it is fixed; where a learned rate without a
+    prior starts."""
+    dropout: DropRate = 0.0
+    """Drop rate of DropOut on the input of every layer, beside any sampling of connections."""
+    residual: bool = False
+    """Whether hidden layers add their input to their output."""
+    init: Literal["glorot", "paper"] = "paper"
+    """Glorot's weights and no bias at first, or weights of variance 1/out and a random bias for
+    every block."""
+    bias: bool = True
+    """Whether layers have a bias."""
+
+
+class ObjectiveSettings(Section):
+    """What is minimised: mean NLL + warm-up x KL + L2."""
+
+    l2: Weight = 5e-3
+    """Weight of the sum of squares, without a factor 1/2."""
+    l2_factor: Literal["drop", "keep", "one"] = "drop"
+    """What a layer's sum of squares is multiplied by: the drop rate drawn in this pass (as the
+    authors' runs), the keep rate (as the derivation) or 1."""
+    l2_layers: Literal["all", "first"] = "all"
+    """Which layers are regularised."""
+    l2_biases: bool = True
+    """Whether biases count too."""
+    kl_weight: Weight | Literal["elbo"] = 1.0
+    """Weight of the rates' KL; "elbo" is 1 / labelled nodes, the evidence lower bound."""
+    kl_reduction: Literal["sum", "mean"] = "sum"
+    """A rate per edge: whether the KL of a layer is the sum or the mean over its edges."""
+    warmup: Annotated[int, Field(ge=0)] = 20
+    """Epochs over which the KL's weight rises to its full value; 0 for none."""
+
+
+class TrainSettings(Section):
+    """How it is minimised, and which state is kept."""
+
+    epochs: Count = 2000
+    """Largest number of passes over the training nodes."""
+    learning_rate: Positive = 0.005
+    """Adam's step size."""
+    estimator: Literal["method", "concrete", "arm", "disarm", "reinforce"] = "method"
+    """How gradients reach a learned rate; "method" is what the method's name says."""
+    evaluate_every: Count = 10
+    """Epochs from one evaluation on the validation nodes to the next."""
+    samples: Count = 20
+    """Monte Carlo samples of such an evaluation."""
+    select: Literal["accuracy", "nll"] = "accuracy"
+    """The validation figure by which the kept state is chosen; ties go to the lower NLL."""
+    patience: Annotated[int, Field(ge=0)] = 0
+    """Stop after so many epochs without a better state; 0 goes on to the end."""
+    min_epochs: Annotated[int, Field(ge=0)] = 0
+    """Never stop before so many epochs."""
+    checkpoint_seconds: Weight = 10.0
+    """Time from one checkpoint to the next; 0 writes one after every epoch."""
+    tensorboard: bool = False
+    """Whether the metrics are also written for TensorBoard, which must be installed."""
+
+
+class PredictSettings(Section):
+    """How the trained network predicts."""
+
+    samples: Count = 20
+    """Monte Carlo samples."""
+    masks: Literal["relaxed", "hard", "expected", "off"] = "relaxed"
+    """Monte Carlo with relaxed or hard masks; or a single pass with masks replaced by their
+    expectation, or with every connection kept."""
+    decision: Literal["vote", "mean"] = "vote"
+    """The predicted class: what most samples chose, or the highest mean probability."""
+    pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The fraction of `pavpu_axis` up to which a prediction counts as certain."""
+    pavpu_axis: Literal["fraction-of-largest", "fraction-of-log-classes", "smallest-to-largest"] = (
+        "fraction-of-largest"
+    )
+    """What that is a fraction of: the largest entropy, log(classes), or the observed range."""
+
+
+class Config(Section):
+    """All settings of a run. What is not given comes from the method's recipe."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the first weights, of every mask and of predictions."""
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    train: TrainSettings = TrainSettings()
+    predict: PredictSettings = PredictSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_the_recipe(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        asked = {
+            name: value.model_dump(exclude_unset=True) if isinstance(value, Section) else value
+            for name, value in given.items()
+        }
+        try:
+            data = DataSettings.model_validate(_only(asked.get("data"), "dataset"))
+            model = ModelSettings.model_validate(_only(asked.get("model"), "method", "layers"))
+        except ValidationError:
+            return asked  # where no recipe can be chosen, what follows says why
+        return merged(recipe(model.method, data.dataset, model.layers), asked)
+
+
+def _only(section: Any, *names: str) -> dict[str, Any]:
+    return {n: section[n] for n in names if n in section} if isinstance(section, dict) else {}

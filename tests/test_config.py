@@ -1,0 +1,185 @@
+"""Settings are checked, explained, filled in by the method's recipe, and survive a file."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from graphdrop import config
+from graphdrop.config import Config, Method
+from graphdrop.config.recipes import BY_METHOD
+
+BASELINES = [Method.GCN, Method.GCN_DO, Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS]
+
+
+def test_without_settings_it_is_the_papers_recipe():
+    settings = config.settle({"model": {"layers": 4}})
+    assert settings.model.method == "GCN-BBGDC"
+    assert settings.data.features == "stored"
+    assert (settings.model.norm, settings.model.mask) == ("row", "after")
+    assert (settings.model.symmetric, settings.model.self_loops) == (False, True)
+    assert (settings.model.first_blocks, settings.model.blocks) == (1, 2)
+    assert (settings.model.prior_alpha, settings.model.prior_beta) == (0.8, 1.0)
+    assert (settings.model.init, settings.model.dropout, settings.model.hidden) == ("paper", 0, 128)
+    assert settings.model.temperature == 0.67
+    objective = settings.objective
+    assert (objective.l2, objective.l2_factor, objective.l2_biases) == (5e-3, "drop", True)
+    assert (objective.kl_weight, objective.warmup) == (1.0, 20)
+    assert (settings.train.epochs, settings.train.learning_rate) == (2000, 0.005)
+    predict = settings.predict
+    assert (predict.samples, predict.masks, predict.decision) == (20, "relaxed", "vote")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "layers", "l2", "warmup"),
+    [("cora", 2, 5e-3, 0), ("Citeseer", 4, 1e-2, 40), ("cora_ml", 4, 1e-3, 20)],
+)
+def test_the_papers_recipe_depends_on_the_dataset_and_the_depth(dataset, layers, l2, warmup):
+    settings = config.settle({"data": {"dataset": dataset}, "model": {"layers": layers}})
+    assert (settings.objective.l2, settings.objective.warmup) == (l2, warmup)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_baseline_is_trained_as_a_gcn_usually_is(method):
+    settings = config.settle({"data": {"dataset": "citeseer"}, "model": {"method": str(method)}})
+    assert (settings.model.norm, settings.model.init) == ("sym", "glorot")
+    assert settings.data.features == "row"
+    # Half of 5e-4, because the objective has no 1/2.
+    assert (settings.objective.l2, settings.objective.l2_layers) == (2.5e-4, "first")
+    assert settings.objective.l2_factor == "one"
+    assert settings.train.learning_rate == 0.01
+    assert settings.predict.masks == "off"
+    assert settings.model.dropout == (0.5 if "DO" in method.split("-") else 0.0)
+
+
+def test_every_method_has_a_recipe():
+    assert set(BY_METHOD) == set(Method)
+
+
+def test_what_is_given_wins_over_the_recipe():
+    asked = {"model": {"method": "GCN-DE", "norm": "row"}, "objective": {"l2": 1.0}}
+    settings = config.settle(asked)
+    assert (settings.model.norm, settings.objective.l2) == ("row", 1.0)
+    assert settings.model.init == "glorot"
+
+
+def test_a_section_can_be_given_as_an_object():
+    section = config.ModelSettings(method=Method.GCN_DE, layers=3)
+    assert Config(model=section) == config.settle({"model": {"method": "GCN-DE", "layers": 3}})
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_the_written_file_gives_the_same_settings_back(method, tmp_path):
+    settings = config.settle({"seed": 7, "model": {"method": str(method), "blocks": "feature"}})
+    file = tmp_path / "config.toml"
+    file.write_text(config.to_toml(settings), encoding="utf-8")
+    assert config.settle(config.read(file)) == settings
+
+
+@given(st.text())
+def test_any_text_survives_the_file(text):
+    settings = Config(data=config.DataSettings(dataset=text))
+    assert config.settle(tomllib.loads(config.to_toml(settings))) == settings
+
+
+@given(st.floats(0, allow_infinity=False, allow_nan=False))
+def test_any_number_survives_the_file(number):
+    settings = Config(objective=config.ObjectiveSettings(l2=number))
+    assert config.settle(tomllib.loads(config.to_toml(settings))) == settings
+
+
+def test_the_written_file_explains_every_setting():
+    # Long explanations go over several lines.
+    comments = " ".join(
+        line.removeprefix("# ").strip()
+        for line in config.to_toml(Config()).splitlines()
+        if line.startswith("#")
+    )
+    for setting in config.explained():
+        assert setting.description
+        assert setting.description in comments
+
+
+def test_the_explanations_name_every_setting_once():
+    keys = [one.key for one in config.explained()]
+    dumped = Config().model_dump()
+    expected = ["seed"] + [
+        f"{section}.{name}" for section in dumped if section != "seed" for name in dumped[section]
+    ]
+    assert keys == expected
+
+
+def test_overrides_are_toml_or_else_text():
+    asked = {"train": {"epochs": 5}, "seed": 1}
+    words = ["seed=2", "train.learning_rate=1e-3", "model.norm=sym", 'model.init="paper"']
+    words += ["model.residual=true", "data.dataset=a=b"]
+    assert config.override(asked, words) == {
+        "seed": 2,
+        "train": {"epochs": 5, "learning_rate": 1e-3},
+        "model": {"norm": "sym", "init": "paper", "residual": True},
+        "data": {"dataset": "a=b"},
+    }
+    assert asked == {"train": {"epochs": 5}, "seed": 1}
+
+
+@pytest.mark.parametrize("word", ["train.epochs", "=3", "a.b.c=1", "seed.x=1"])
+def test_an_override_that_names_no_setting_is_refused(word):
+    with pytest.raises(ValueError, match="--set is"):
+        config.override({"seed": 0}, [word])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"model": {"norm": "rows"}}, 'model.norm is \'rows\': it takes "row", "sym", "paper"'),
+        ({"model": {"layers": 0}}, "model.layers is 0: it takes a whole number of at least 1"),
+        ({"model": {"layers": True}}, "model.layers is True: it takes a whole number"),
+        ({"model": {"layers": "4"}}, "model.layers is '4': it takes a whole number"),
+        ({"model": {"drop": 1.0}}, "model.drop is 1.0: it takes a number above 0 and below 1"),
+        ({"train": {"learning_rate": float("nan")}}, "train.learning_rate is nan"),
+        ({"model": {"nrom": "row"}}, "model.nrom is not a setting: give model.norm"),
+        ({"modle": {}}, "modle is not a setting: give model"),
+        ({"model": 3}, "model is 3: it takes a table"),
+        ({"objective": {"kl_weight": "x"}}, "'x': it takes a number of at least 0 or \"elbo\""),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_it_takes(asked, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as raised:
+        config.settle(asked)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_method_gets_the_list_of_names():
+    with pytest.raises(ValueError, match=r"model\.method is 'GCN-XYZ'") as raised:
+        config.settle({"model": {"method": "GCN-XYZ"}})
+    assert all(method in str(raised.value) for method in Method)
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(ValueError, match=r"model\.norm.*; train\.epochs"):
+        config.settle({"model": {"norm": 1}, "train": {"epochs": -1}})
+
+
+def test_settings_cannot_be_changed_afterwards():
+    with pytest.raises(ValidationError):
+        Config().seed = 1
+
+
+def test_differences_names_what_differs():
+    one = Config()
+    other = config.settle({"seed": 1, "train": {"epochs": 3}})
+    assert config.differences(one, one) == []
+    assert config.differences(one, other) == ["seed", "train.epochs"]
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path):
+    file = tmp_path / "broken.toml"
+    file.write_text("[model\n")
+    with pytest.raises(ValueError, match=r"broken\.toml is not TOML"):
+        config.read(file)
+    with pytest.raises(ValueError, match=r"absent\.toml cannot be read"):
+        config.read(tmp_path / "absent.toml")

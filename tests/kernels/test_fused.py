@@ -126,11 +126,13 @@ def test_sums_under_the_expected_mask(case: Case) -> None:
 
 
 def power_law_case(
-    features: int, blocks: int | None, kind: Kind, per_edge: bool, **options: bool
+    features: int, blocks: int | None, kind: Kind, per_edge: bool, *, symmetric: bool = False
 ) -> Case:
     graph = Graph.from_edge_index(power_law_edges(50, 300), 60)
     logit = normal(graph.num_edges) if per_edge else torch.tensor(0.4)
-    mask = Mask(kind, logit, stream_key(5), blocks=blocks, **options)
+    mask = Mask(
+        kind, logit, stream_key(5), blocks=blocks, symmetric=symmetric, self_loops=not symmetric
+    )
     return Case(graph, mask, normal(60, features, seed=1), normal(60, features, seed=2))
 
 
@@ -160,7 +162,7 @@ def test_wide_features_in_blocks_that_fit_the_vectors_or_do_not(
 def test_every_compiled_kernel(
     features: int, blocks: int | None, kind: Kind, per_edge: bool
 ) -> None:
-    power_law_case(features, blocks, kind, per_edge, self_loops=False, symmetric=True).check()
+    power_law_case(features, blocks, kind, per_edge, symmetric=True).check()
 
 
 def test_any_number_of_features_from_1_to_300() -> None:

@@ -1,0 +1,140 @@
+"""The masks inside the fused kernel, read back one by one, are the ones the reference makes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.masked_sums import normal, passes, power_law_edges
+from graphdrop import draws
+from graphdrop.draws import Kind, Mask, Sharing, stream_key
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate, materialise
+
+NODES = 20
+PAIRS = power_law_edges(NODES, 120).unique(dim=1)
+GRAPH = Graph.from_edge_index(PAIRS, NODES, normalisation="none")
+MASKS = {
+    "an edge": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7)),
+    "an edge both ways": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), symmetric=True),
+    "an edge, antithetic": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), antithetic=True),
+    "all but self-loops": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), self_loops=False),
+    "an edge and block": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), blocks=3),
+    "an edge and feature": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), blocks=None),
+    "a source and feature": Mask(
+        Kind.HARD, torch.tensor(0.4), stream_key(7), blocks=None, sharing=Sharing.SOURCE
+    ),
+    "an edge with its rate": Mask(
+        Kind.HARD, normal(GRAPH.num_edges, seed=1), stream_key(7), blocks=None
+    ),
+}
+
+
+def fused_mask(graph: Graph, mask: Mask, features: int, *, backward: bool = False) -> Tensor:
+    """`[edges, features]`: one node alone sends ones, so each sum has at most one term.
+
+    The backward pass is asked the same way: one node alone has a gradient.
+    """
+    read = torch.empty(graph.num_edges, features)
+    sent, zeros = torch.ones(features), torch.zeros(graph.num_src, features)
+    for node in range(graph.num_src):
+        one = zeros.clone()
+        one[node] = sent
+        if backward:
+            edges = graph.edge_dst == node
+            read[edges] = passes(graph, zeros, mask, one, "fused").x_gradient[
+                graph.indices[edges].long()
+            ]
+        else:
+            edges = graph.indices == node
+            read[edges] = aggregate(graph, one, mask, backend="fused")[graph.edge_dst[edges].long()]
+    return read
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("features", [7, 33])
+@pytest.mark.parametrize("name", MASKS)
+def test_hard_masks_are_the_same_bits(name: str, features: int, backward: bool) -> None:
+    mask = MASKS[name]
+    read = fused_mask(GRAPH, mask, features, backward=backward)
+    assert torch.equal(read, materialise(GRAPH, mask, features))
+    assert 0.0 < float(read.mean()) < 1.0
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_concrete_masks_are_the_same_to_a_millionth(name: str, backward: bool) -> None:
+    mask = replace(MASKS[name], kind=Kind.CONCRETE)
+    read = fused_mask(GRAPH, mask, 7, backward=backward)
+    wanted = materialise(GRAPH, mask, 7, dtype=torch.float64)
+    torch.testing.assert_close(read.double(), wanted, rtol=0.0, atol=1e-6)
+
+
+def test_a_symmetric_mask_is_one_draw_for_both_directions() -> None:
+    both = torch.cat([PAIRS, PAIRS.flip(0)], 1).unique(dim=1)
+    graph = Graph.from_edge_index(both, NODES, normalisation="none")
+    read = fused_mask(graph, MASKS["an edge both ways"], 7)
+    assert torch.equal(read, read[graph.reverse.long()])
+    other = fused_mask(graph, MASKS["an edge"], 7)
+    assert not torch.equal(other, other[graph.reverse.long()])
+
+
+@pytest.mark.parametrize("keep", [0.001, 0.3, 0.9])
+@pytest.mark.parametrize("sharing", Sharing)
+def test_connections_are_kept_at_the_rate_asked_for(keep: float, sharing: Sharing) -> None:
+    nodes, features = 20_000, 33
+    ring = torch.arange(nodes)
+    graph = Graph.from_edge_index(torch.stack([ring, ring.roll(1)]), nodes, normalisation="none")
+    logit = torch.logit(torch.tensor(keep, dtype=torch.float64))
+    mask = Mask(Kind.HARD, logit, stream_key(1), blocks=None, sharing=sharing)
+    kept = aggregate(graph, torch.ones(nodes, features), mask, backend="fused")
+    quantised = 1.0 - int(draws.drop_threshold(logit)) / 2**16
+    assert quantised == pytest.approx(keep, abs=2**-17)
+    deviation = (quantised * (1.0 - quantised) / kept.numel()) ** 0.5
+    assert float(kept.double().mean()) == pytest.approx(quantised, abs=5.0 * deviation)
+
+
+@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE, Kind.MEAN])
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_a_keep_of_1_keeps_everything_and_of_0_nothing(kind: Kind, per_edge: bool) -> None:
+    graph = Graph.from_edge_index(PAIRS, NODES)
+    x, gradient = normal(NODES, 7), normal(NODES, 7, seed=1)
+    plain = passes(graph, x, Mask(Kind.NONE, torch.zeros(()), stream_key(0)), gradient, "fused")
+    for logit, wanted in ((torch.inf, 1.0), (-torch.inf, 0.0)):
+        rate = torch.full((graph.num_edges,) if per_edge else (), logit)
+        mask = Mask(kind, rate, stream_key(3), blocks=None)
+        sums = passes(graph, x, mask, gradient, "fused")
+        assert torch.equal(sums.value, wanted * plain.value)
+        assert torch.equal(sums.x_gradient, wanted * plain.x_gradient)
+        if sums.logit_gradient is not None:
+            assert torch.equal(sums.logit_gradient, torch.zeros_like(rate))
+
+
+def test_certain_edges_stand_beside_uncertain_ones() -> None:
+    rates = torch.zeros(GRAPH.num_edges)
+    rates[::3], rates[1::3] = torch.inf, -torch.inf
+    for kind in (Kind.HARD, Kind.CONCRETE):
+        mask = Mask(kind, rates, stream_key(3), blocks=None)
+        for backward in (False, True):
+            read = fused_mask(GRAPH, mask, 7, backward=backward)
+            assert bool((read[::3] == 1.0).all())
+            assert bool((read[1::3] == 0.0).all())
+            assert 0.0 < float(read[2::3].mean()) < 1.0
+
+
+def test_every_step_layer_sample_and_seed_draws_anew() -> None:
+    keys = [
+        stream_key(1),
+        stream_key(2),
+        stream_key(1, step=1),
+        stream_key(1, layer=1),
+        stream_key(1, sample=1),
+    ]
+    x = normal(NODES, 33)
+    sums = [
+        aggregate(GRAPH, x, replace(MASKS["an edge and feature"], key=key), backend="fused")
+        for key in keys
+    ]
+    for number, first in enumerate(sums):
+        assert not any(torch.allclose(first, second) for second in sums[:number])

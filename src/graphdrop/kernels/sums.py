@@ -1,0 +1,207 @@
+"""``draw_sums``: exact sums over the distinct draws that a masked pass reads.
+
+They are all that an estimator such as ARM needs to know of a layer. A draw that several edges
+share counts once; one that no edge reads does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphdrop import draws
+from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.graph import Graph, Normalisation
+from graphdrop.kernels import cpu, loops, tally
+from graphdrop.kernels.aggregate import Backend
+from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
+from graphdrop.kernels.tiles import LANES
+
+LARGEST = (1 << draws.DRAW_BITS) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class DrawSums:
+    """Sums over distinct draws ``k``, int64: scalars, or one entry per edge for local rates.
+
+    They are those of the pass that is not antithetic, whichever of the two they are asked of.
+    """
+
+    count: Tensor
+    """How many draws there are."""
+    total: Tensor
+    """The sum of the 16-bit draws ``k``."""
+    kept: Tensor
+    """How many keep their connection: ``k >= threshold``."""
+    kept_opposite: Tensor
+    """How many keep it in the antithetic pass: ``65535 - k >= threshold``."""
+    threshold: Tensor
+    """How many of the 65536 values of ``k`` drop a connection."""
+
+    @property
+    def centred(self) -> Tensor:
+        """The sum of ``u - 1/2`` with ``u = (k + 1/2) / 2**16``, in float64."""
+        return (2 * self.total - LARGEST * self.count).double() * 2.0 ** -(draws.DRAW_BITS + 1)
+
+    @property
+    def keep(self) -> Tensor:
+        """The keep probability that 16-bit draws represent, in float64."""
+        return (1 + LARGEST - self.threshold).double() * 2.0**-draws.DRAW_BITS
+
+
+def draw_sums(
+    graph: Graph, mask: Mask, features: int, *, backend: Backend | str = Backend.AUTO
+) -> DrawSums:
+    """Sum over the distinct draws that ``aggregate(graph, x, mask)`` reads.
+
+    Args:
+        graph: the edges of the pass.
+        mask: its mask, hard or concrete.
+        features: number of features of ``x``.
+        backend: ``auto``, ``fused`` (on the CPU) or ``reference``.
+    """
+    _check(graph, mask)
+    count = mask.draws_per_edge(features)
+    threshold = draws.drop_threshold(mask.keep_logit).to(graph.indices.device)
+    if mask.before_normalisation:
+        graph, mask = _read_for_degrees(graph, mask)
+    read = _read(graph, mask)
+    backend = Backend(backend)
+    if backend is Backend.AUTO:
+        backend = Backend.FUSED if threshold.device.type == "cpu" else Backend.REFERENCE
+    compute = _fused if backend is Backend.FUSED else _reference
+    if threshold.dim() == 0:
+        sums = compute(graph, mask, features, read, threshold)
+        counted = torch.tensor(count * len(read.source), device=threshold.device)
+    else:
+        sums = torch.zeros(3, graph.num_edges, dtype=torch.int64, device=threshold.device)
+        sums[:, read.edges] = compute(graph, mask, features, read, threshold[read.edges])
+        counted = torch.zeros_like(sums[0])
+        counted[read.edges] = count
+    total, kept, kept_opposite = sums
+    return DrawSums(counted, total, kept, kept_opposite, threshold.long())
+
+
+def _check(graph: Graph, mask: Mask) -> None:
+    if mask.kind not in (Kind.HARD, Kind.CONCRETE):
+        raise ValueError(f"mask must be drawn, hard or concrete; got kind {mask.kind.value!r}")
+    if mask.keep_logit.dim() == 0:
+        return
+    if mask.symmetric or mask.sharing is Sharing.SOURCE:
+        shared = "both directions of an edge" if mask.symmetric else "all edges of a source"
+        raise ValueError(
+            f"keep_logit has one entry per edge, but {shared} share a draw: with two thresholds "
+            "on one draw no estimator holds; use one rate for all edges, or a mask that draws for "
+            "every edge (sharing='edge', symmetric=False)"
+        )
+    if len(mask.keep_logit) != graph.num_edges:
+        raise ValueError(
+            f"keep_logit must be a scalar or have one entry for each of the {graph.num_edges} "
+            f"edges; got {len(mask.keep_logit)} entries"
+        )
+
+
+_fields: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()
+
+
+def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
+    """What a mask before normalisation reads: never loops, and the whole rows of its degrees."""
+    mask = replace(mask, self_loops=False, before_normalisation=False)
+    if graph.parent is None or graph.normalisation in (Normalisation.NONE, Normalisation.ROW):
+        return graph, mask
+    if mask.keep_logit.dim() == 1:
+        raise ValueError(
+            "masks before a symmetric normalisation read draws outside a receptive field: with "
+            "one keep_logit per edge, use the whole graph"
+        )
+    if graph not in _fields:
+        assert graph.dst_ids is not None  # noqa: S101 - a part has ids
+        assert graph.src_ids is not None  # noqa: S101
+        rows = torch.zeros(graph.parent.num_dst, dtype=torch.bool, device=graph.indices.device)
+        rows[graph.dst_ids] = rows[graph.src_ids] = True
+        _fields[graph] = graph.parent.rows(rows)
+    return _fields[graph], mask
+
+
+class _Read(NamedTuple):
+    """One edge for every distinct draw, or for every group of them: one for each block."""
+
+    edges: Tensor | slice
+    """Their numbers."""
+    destination: Tensor
+    source: Tensor
+    rank: Tensor | None
+
+
+_reads: WeakKeyDictionary[Graph, dict[tuple[Sharing, bool, bool], _Read]] = WeakKeyDictionary()
+
+
+def _read(graph: Graph, mask: Mask) -> _Read:
+    known = _reads.setdefault(graph, {})
+    options = (mask.sharing, mask.symmetric, mask.self_loops)
+    if options not in known:
+        distinct = distinct_edges(graph, mask)
+        # of all edges a view, not a copy
+        edges = distinct if len(distinct) < graph.num_edges else slice(None)
+        rank = None if graph.rank is None else graph.rank[edges]
+        known[options] = _Read(edges, graph.draw_dst[edges], graph.draw_src[edges], rank)
+    return known[options]
+
+
+def distinct_edges(graph: Graph, mask: Mask) -> Tensor:
+    """The numbers of some edges that between them read every draw of the mask just once."""
+    masked = torch.ones_like(graph.self_loop) if mask.self_loops else ~graph.self_loop
+    if mask.sharing is Sharing.SOURCE:
+        edges = graph.t_edge.long()
+        edges = edges[masked[edges]]  # by source
+        sources = graph.indices[edges]
+        return edges[torch.diff(sources, prepend=sources.new_full((1,), -1)) != 0]
+    if mask.symmetric:
+        number = torch.arange(graph.num_edges, device=graph.reverse.device)
+        masked = masked & ((graph.reverse < 0) | (number <= graph.reverse))
+    return masked.nonzero().flatten()
+
+
+def _reference(graph: Graph, mask: Mask, features: int, read: _Read, threshold: Tensor) -> Tensor:
+    """Total, kept and kept opposite, ``[3]`` or ``[3, edges]``, in plain torch."""
+    mask = replace(mask, antithetic=False)
+    edges = torch.arange(graph.num_edges, device=graph.indices.device)[read.edges]
+    # the handful of 64-bit words that make one draw
+    run = max(1, MESSAGE_BYTES // (8 * 8 * max(features, 1)))
+    parts = []
+    for first in range(0, max(len(edges), 1), run):
+        values = draw_values(graph, mask, features, edges[first : first + run])
+        limit = threshold[first : first + run, None] if threshold.dim() else threshold
+        kept, opposite = values >= limit, LARGEST - values >= limit
+        part = torch.stack([each.sum(1) for each in (values, kept, opposite)])
+        parts.append(part if threshold.dim() else part.sum(1, keepdim=True))
+    sums = torch.cat(parts, 1)
+    return sums if threshold.dim() else sums.sum(1)
+
+
+def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Tensor) -> Tensor:
+    """The same, without ever storing a draw."""
+    count = mask.draws_per_edge(features)
+    per_edge = threshold.dim() == 1
+    sums = np.zeros((tally.CHUNKS, 3), dtype=np.int64)
+    each = np.zeros((len(read.destination) if per_edge else 0, 3), dtype=np.int64)
+    cpu._enter()
+    with cpu._one_at_a_time():
+        tally.tally(
+            (0,) * (count if 1 <= count <= 2 else LANES),
+            read.destination.numpy(),
+            read.source.numpy(),
+            np.empty(0, dtype=np.int32) if read.rank is None else read.rank.numpy(),
+            np.atleast_1d(threshold.numpy()),
+            count,
+            *(np.uint64(word & draws.MASK64) for word in mask.key.tolist()),
+            mask.symmetric * loops.SYMMETRIC | (mask.sharing is Sharing.SOURCE) * loops.SOURCE,
+            sums,
+            each,
+        )
+    return torch.from_numpy(each.T if per_edge else sums.sum(0))

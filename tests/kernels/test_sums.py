@@ -1,0 +1,242 @@
+"""The sums over a mask's draws count every draw that is read, and each of them once."""
+
+from dataclasses import astuple, replace
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from contracts.edge_lists import edge_lists, for_all
+from contracts.masked_sums import normal, power_law_edges
+from graphdrop.draws import Kind, Mask, Sharing, stream_key
+from graphdrop.graph import Graph, Normalisation
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.reference import draw_values
+from graphdrop.kernels.sums import DrawSums, draw_sums
+from graphdrop.kernels.tally import PIECE
+
+FEATURES = (1, 2, 3, 16, 33, 100)
+CERTAIN = 40.0  # the logit of a keep probability that rounds to 1
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Whole graphs and parts of them, hand-sized or with hubs."""
+    kind = draw(st.sampled_from(Normalisation))
+    if draw(st.booleans()):
+        graph = draw(edge_lists()).graph(kind, self_loops=draw(st.booleans()))
+    else:
+        edge_index = power_law_edges(draw(st.integers(1, 30)), 150, draw(st.integers(0, 99)))
+        graph = Graph.from_edge_index(edge_index, 40, normalisation=kind)
+    if draw(st.booleans()):
+        rows = draw(st.lists(st.integers(0, graph.num_dst - 1), unique=True))
+        graph = graph.rows(torch.tensor(rows, dtype=torch.int64))
+    return graph
+
+
+@st.composite
+def masks(draw: st.DrawFn, graph: Graph, features: int, per_edge: bool) -> Mask:
+    """Any mask that an estimator may sum over, never certain to keep or to drop."""
+    sharing = Sharing.EDGE if per_edge else draw(st.sampled_from(Sharing))
+    seed = draw(st.integers(0, 10**6))
+    logit = torch.tensor(draw(st.floats(-6.0, 6.0, width=32)))
+    return Mask(
+        draw(st.sampled_from((Kind.HARD, Kind.CONCRETE))),
+        logit + normal(graph.num_edges, seed=seed) if per_edge else logit,
+        stream_key(seed),
+        sharing=sharing,
+        blocks=draw(st.sampled_from([b for b in (1, 2, 3, None) if b is None or b <= features])),
+        symmetric=not per_edge and sharing is Sharing.EDGE and draw(st.booleans()),
+        self_loops=draw(st.booleans()),
+        antithetic=draw(st.booleans()),
+        before_normalisation=graph.parent is None and draw(st.booleans()),
+    )
+
+
+def edge_names(graph: Graph) -> list[tuple[int, int, int]]:
+    rank = torch.zeros(graph.num_edges) if graph.rank is None else graph.rank
+    ends = (graph.draw_dst, graph.draw_src, rank.long())
+    return list(zip(*(end.tolist() for end in ends), strict=True))
+
+
+def drawn_edges(graph: Graph, mask: Mask, features: int) -> dict[tuple[object, ...], Tensor]:
+    """Each distinct draw with its name: the node, the pair or the edge that it belongs to."""
+    mask = replace(mask, antithetic=False)
+    values = draw_values(graph, mask, features, torch.arange(graph.num_edges))
+    loops_drawn = mask.self_loops and not mask.before_normalisation
+    found: dict[tuple[object, ...], Tensor] = {}
+    for edge, (destination, source, rank) in enumerate(edge_names(graph)):
+        if destination == source and not loops_drawn:
+            continue
+        name: tuple[object, ...] = (destination, source, rank)
+        if mask.symmetric:
+            name = (frozenset((destination, source)), rank)
+        if mask.sharing is Sharing.SOURCE:
+            name = (source,)
+        assert torch.equal(found.setdefault(name, values[edge]), values[edge])
+    return found
+
+
+def by_hand(values: Tensor, keep_logit: Tensor) -> tuple[int, int, int, int]:
+    uniform = (values.double() + 0.5) / 2**16
+    drop = torch.sigmoid(-keep_logit.double())
+    # as the kernel: the drop probability to the nearest of 65536ths
+    drop = (drop * 2**16).round() / 2**16
+    kept, opposite = int((uniform > drop).sum()), int((1.0 - uniform > drop).sum())
+    return values.numel(), int(values.sum()), kept, opposite
+
+
+def assert_same(first: DrawSums, second: DrawSums) -> None:
+    for one, other in zip(astuple(first), astuple(second), strict=True):
+        assert one.dtype == torch.int64
+        assert torch.equal(one, other)
+
+
+@for_all(st.data())
+def test_every_draw_that_is_read_counts_once(data: st.DataObject) -> None:
+    graph, features = data.draw(graphs()), data.draw(st.sampled_from(FEATURES))
+    mask = data.draw(masks(graph, features, per_edge=False))
+    sums = draw_sums(graph, mask, features)
+    values = list(drawn_edges(graph, mask, features).values())
+    wanted = by_hand(torch.stack(values) if values else torch.empty(0), mask.keep_logit)
+    assert (sums.count, sums.total, sums.kept, sums.kept_opposite) == wanted
+
+
+@for_all(st.data())
+def test_with_a_rate_for_each_edge_every_edge_has_its_own_sums(data: st.DataObject) -> None:
+    graph, features = data.draw(graphs()), data.draw(st.sampled_from(FEATURES))
+    mask = data.draw(masks(graph, features, per_edge=True))
+    sums = draw_sums(graph, mask, features)
+    found, listed = drawn_edges(graph, mask, features), [s.tolist() for s in astuple(sums)[:4]]
+    for edge, name in enumerate(edge_names(graph)):
+        values = found.get(name, torch.empty(0))
+        wanted = by_hand(values, mask.keep_logit[edge])
+        assert wanted == tuple(each[edge] for each in listed)
+
+
+@for_all(st.data())
+def test_the_fused_loop_and_plain_torch_agree_bit_for_bit(data: st.DataObject) -> None:
+    graph, features = data.draw(graphs()), data.draw(st.sampled_from(FEATURES))
+    mask = data.draw(masks(graph, features, per_edge=data.draw(st.booleans())))
+    fused, plain = (draw_sums(graph, mask, features, backend=b) for b in ("fused", "reference"))
+    assert_same(fused, plain)
+
+
+def dense_graph(nodes: int = 8) -> Graph:
+    everyone = torch.arange(nodes)
+    return Graph.from_edge_index(torch.cartesian_prod(everyone, everyone).T, nodes)
+
+
+@pytest.mark.parametrize("backend", ["fused", "reference"])
+@pytest.mark.parametrize("logit", [-CERTAIN, CERTAIN, torch.inf, -torch.inf])
+@pytest.mark.parametrize("blocks", [1, 2, None])
+def test_a_connection_that_is_kept_or_dropped_for_certain_is_so_in_both_passes(
+    logit: float, blocks: int | None, backend: str
+) -> None:
+    mask = Mask(Kind.HARD, torch.tensor(logit), stream_key(0), blocks=blocks)
+    sums = draw_sums(dense_graph(), mask, 100, backend=backend)
+    everything = sums.count if logit > 0 else 0
+    assert sums.kept == sums.kept_opposite == everything
+    assert sums.keep == float(logit > 0)
+
+
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalisation="none")
+    logit = torch.tensor([3.0, -3.0]) if per_edge else torch.tensor(CERTAIN)
+    mask = Mask(Kind.HARD, logit, stream_key(4), blocks=None)
+    features = 2 * PIECE + 77
+    sums = draw_sums(graph, mask, features)
+    assert_same(sums, draw_sums(graph, mask, features, backend="reference"))
+    assert int(sums.count.sum()) == 2 * features
+
+
+def test_the_sums_do_not_depend_on_the_number_of_threads() -> None:
+    graph = Graph.from_edge_index(power_law_edges(300, 5000), 300)
+    mask = Mask(Kind.HARD, torch.tensor(0.3), stream_key(9), blocks=3)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = draw_sums(graph, mask, 7)
+        torch.set_num_threads(2)
+        assert_same(alone, draw_sums(graph, mask, 7))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_both_passes_of_a_pair_have_the_same_sums() -> None:
+    mask = Mask(Kind.HARD, torch.tensor(0.3), stream_key(9), blocks=3)
+    sums = draw_sums(dense_graph(), mask, 7)
+    assert_same(sums, draw_sums(dense_graph(), replace(mask, antithetic=True), 7))
+    assert sums.kept != sums.kept_opposite
+
+
+def test_what_the_sums_say_is_what_the_kernel_keeps() -> None:
+    graph = replace(dense_graph(), value=torch.ones(64), t_value=torch.ones(64))
+    for antithetic in (False, True):
+        mask = Mask(Kind.HARD, torch.tensor(0.4), stream_key(2), blocks=None, antithetic=antithetic)
+        sums = draw_sums(graph, mask, 5)
+        kept = aggregate(graph, torch.ones(8, 5), mask).sum()
+        assert kept == (sums.kept_opposite if antithetic else sums.kept)
+
+
+@pytest.mark.parametrize("norm", Normalisation)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_masks_before_normalisation_read_the_rows_of_their_degrees(
+    norm: Normalisation, symmetric: bool
+) -> None:
+    whole = Graph.from_edge_index(power_law_edges(40, 200), 40, normalisation=norm)
+    part = whole.rows(torch.tensor([5, 3, 17]))
+    mask = Mask(
+        Kind.HARD, torch.tensor(0.4), stream_key(2), symmetric=symmetric, before_normalisation=True
+    )
+    assert part.dst_ids is not None
+    assert part.src_ids is not None
+    rows = set(part.dst_ids.tolist())
+    if norm in (Normalisation.SYM, Normalisation.PAPER):
+        rows |= set(part.src_ids.tolist())
+    read = whole.rows(torch.tensor(sorted(rows)))
+    values = list(drawn_edges(read, mask, 6).values())
+    assert len(values) < len(drawn_edges(whole, mask, 6))
+    sums = draw_sums(part, mask, 6)
+    wanted = by_hand(torch.stack(values), mask.keep_logit)
+    assert (sums.count, sums.total, sums.kept, sums.kept_opposite) == wanted
+
+
+def test_the_centred_sum_is_that_of_the_uniforms_minus_one_half() -> None:
+    draws = torch.tensor([0, 65535, 40000, 12345])
+    zero = torch.tensor(0)
+    sums = DrawSums(torch.tensor(4), draws.sum(), zero, zero, torch.tensor(16384))
+    assert sums.centred == (((draws.double() + 0.5) / 2**16) - 0.5).sum()
+    assert sums.keep == 0.75
+
+
+def test_two_thresholds_on_one_draw_are_refused() -> None:
+    graph = dense_graph()
+    logit = torch.zeros(graph.num_edges)
+    for shared in ({"symmetric": True}, {"sharing": Sharing.SOURCE}):
+        mask = Mask(Kind.HARD, logit, stream_key(0), **shared)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="two thresholds on one draw"):
+            draw_sums(graph, mask, 3)
+    mask = Mask(Kind.HARD, torch.zeros(5), stream_key(0))
+    with pytest.raises(ValueError, match="one entry for each of the 64 edges; got 5"):
+        draw_sums(graph, mask, 3)
+    part = graph.rows(torch.tensor([1]))
+    before = Mask(Kind.HARD, torch.zeros(8), stream_key(0), before_normalisation=True)
+    with pytest.raises(ValueError, match="outside a receptive field"):
+        draw_sums(part, before, 3)
+
+
+@pytest.mark.parametrize("kind", [Kind.NONE, Kind.MEAN])
+def test_a_mask_that_is_not_drawn_has_no_sums(kind: Kind) -> None:
+    with pytest.raises(ValueError, match=f"must be drawn, hard or concrete; got kind '{kind}'"):
+        draw_sums(dense_graph(), Mask(kind, torch.tensor(0.0), stream_key(0)), 3)
+
+
+def test_no_edges_no_features_no_draws() -> None:
+    mask = Mask(Kind.HARD, torch.tensor(0.0), stream_key(0), blocks=None)
+    edgeless = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3, self_loops=False)
+    for backend in ("fused", "reference"):
+        assert draw_sums(edgeless, mask, 4, backend=backend).total == 0
+        assert draw_sums(dense_graph(), mask, 0, backend=backend).total == 0

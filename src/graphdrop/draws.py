@@ -20,6 +20,7 @@ masked to emulate unsigned shifts); the fused kernel computes the same bits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -213,7 +214,11 @@ def drop_threshold(keep_logit: Tensor) -> Tensor:
     Equals ``z = 1[u > 1 - keep]`` at ``u = (k + 1/2) / 2**16``. The keep probability is thereby
     rounded to a multiple of 2**-16: a keep of 1e-12 keeps nothing.
     """
-    drop = torch.sigmoid(-keep_logit.detach().to(torch.float64))
+    logit = keep_logit.detach().to(torch.float64)
+    if logit.dim() == 0 and logit.device.type == "cpu":  # one number: quicker without tensors
+        drop_rate = 1.0 / (1.0 + math.exp(min(float(logit), 709.0)))
+        return torch.tensor(math.floor(drop_rate * 2.0**DRAW_BITS + 0.5), dtype=torch.int32)
+    drop = torch.sigmoid(-logit)
     return torch.floor(drop * 2.0**DRAW_BITS + 0.5).to(torch.int32)
 
 

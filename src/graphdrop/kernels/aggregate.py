@@ -59,11 +59,13 @@ def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
         x.dtype == torch.float32
         and graph.value.dtype == torch.float32
         and all(t.device.type == "cpu" for t in (x, graph.value, mask.keep_logit))
+        and cpu.supports(mask)
     )
     if backend is Backend.FUSED and not fits:
         raise ValueError(
-            f"backend='fused' takes float32 features and weights on the CPU; got x {x.dtype} on "
-            f"{x.device}, weights {graph.value.dtype}: use backend='auto' or 'reference'"
+            "backend='fused' takes float32 features and weights on the CPU and concrete masks at "
+            f"a temperature of 0.12 or more; got x {x.dtype} on {x.device}, weights "
+            f"{graph.value.dtype}, temperature {mask.temperature:g}: use backend='auto'"
         )
     if backend is Backend.REFERENCE or not fits:
         return reference.aggregate(graph, x, mask)

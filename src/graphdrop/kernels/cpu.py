@@ -51,6 +51,15 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def supports(mask: Mask) -> bool:
+    """Whether the factors of a concrete mask are finite in the types that the loops keep them in.
+
+    At lower temperatures a factor of float32 (one logit per edge) or float64 overflows.
+    """
+    coldest = 0.12 if mask.keep_logit.dim() == 1 else 0.02
+    return mask.kind is not Kind.CONCRETE or mask.temperature >= coldest
+
+
 def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
     """The masked neighbourhood sum of float32 features on the CPU."""
     blocks = 0 if mask.kind is Kind.NONE else mask.draws_per_edge(x.shape[1])
@@ -62,7 +71,7 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
         mask.self_loops,
         mask.antithetic,
     ]
-    return _aggregate(  # type: ignore[no-any-return]
+    return torch.ops.graphdrop.aggregate(  # type: ignore[no-any-return]
         x,
         _structure(graph),
         # a hard mask has no derivative: estimators such as ARM bring their own
@@ -103,8 +112,15 @@ def _structure(graph: Graph) -> list[Tensor]:
     return known
 
 
-@torch.library.custom_op("graphdrop::aggregate", mutates_args=(), device_types="cpu")
-def _aggregate(
+# The decorators of torch.library cost several hundred microseconds a call where a list of tensors
+# is saved for the backward pass; registering at the dispatcher by hand costs a tenth of it.
+_library = torch.library.Library("graphdrop", "FRAGMENT")
+_MASK = "Tensor[] structure, Tensor keep_logit, Tensor key, Tensor options, Tensor temperature"
+_library.define(f"aggregate(Tensor x, {_MASK}) -> Tensor")
+_library.define(f"aggregate_backward(Tensor gradient, Tensor x, {_MASK}) -> (Tensor, Tensor)")
+
+
+def _forward(
     x: Tensor,
     structure: list[Tensor],
     keep_logit: Tensor,
@@ -118,20 +134,7 @@ def _aggregate(
     return out
 
 
-@_aggregate.register_fake
-def _(
-    x: Tensor,
-    structure: list[Tensor],
-    keep_logit: Tensor,  # noqa: ARG001
-    key: Tensor,  # noqa: ARG001
-    options: Tensor,  # noqa: ARG001
-    temperature: Tensor,  # noqa: ARG001
-) -> Tensor:
-    return x.new_empty(structure[1].shape[0] - 1, x.shape[1])
-
-
-@torch.library.custom_op("graphdrop::aggregate_backward", mutates_args=(), device_types="cpu")
-def _aggregate_backward(
+def _backward(
     gradient: Tensor,
     x: Tensor,
     structure: list[Tensor],
@@ -139,20 +142,20 @@ def _aggregate_backward(
     key: Tensor,
     options: Tensor,
     temperature: Tensor,
-    wants_logit: Tensor,
 ) -> tuple[Tensor, Tensor]:
+    """Gradients for the input and, unless ``x`` is left out (empty), for the keep logit."""
     edge = structure[14]
     per_edge = keep_logit.dim() == 1
     transposed_logit = keep_logit[edge] if per_edge else keep_logit
     pass_ = _Pass(structure[7:14], transposed_logit, key, options, temperature, transposed=True)
     out = torch.empty(structure[8].shape[0] - 1, gradient.shape[1])
-    if not bool(wants_logit):
+    if x.dim() == 1:
         pass_.run(loops.sum_rows, gradient, out, pass_.rule())
         return out, torch.zeros_like(keep_logit)
     slopes = np.zeros(edge.shape[0] if per_edge else out.shape[0])
     loop = loops.sum_rows_and_edge_slopes if per_edge else loops.sum_rows_and_slopes
     pass_.run(loop, gradient, out, pass_.rule(signed=True), _array(x), slopes)
-    slopes /= float(temperature)
+    slopes /= pass_.temperature
     if not per_edge:
         return out, torch.tensor(slopes.sum(), dtype=keep_logit.dtype)
     logit_gradient = torch.empty_like(keep_logit)
@@ -160,53 +163,78 @@ def _aggregate_backward(
     return out, logit_gradient
 
 
-@_aggregate_backward.register_fake
-def _(
-    gradient: Tensor,
-    x: Tensor,  # noqa: ARG001
-    structure: list[Tensor],
-    keep_logit: Tensor,
-    key: Tensor,  # noqa: ARG001
-    options: Tensor,  # noqa: ARG001
-    temperature: Tensor,  # noqa: ARG001
-    wants_logit: Tensor,  # noqa: ARG001
+def _fake_forward(x: Tensor, structure: list[Tensor], *_: Tensor) -> Tensor:
+    return x.new_empty(structure[1].shape[0] - 1, x.shape[1])
+
+
+def _fake_backward(
+    gradient: Tensor, _x: Tensor, structure: list[Tensor], keep_logit: Tensor, *_: Tensor
 ) -> tuple[Tensor, Tensor]:
     rows = structure[8].shape[0] - 1
     return gradient.new_empty(rows, gradient.shape[1]), torch.empty_like(keep_logit)
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
-    x, structure, keep_logit, key, options, temperature = inputs
-    # the input is read again only to differentiate the logit
-    wants_logit = keep_logit.requires_grad
-    kept = x if wants_logit else x.new_empty(0)
-    ctx.save_for_backward(kept, *structure, keep_logit, key, options, temperature)
-    ctx.wants_logit = wants_logit
+class _Aggregate(torch.autograd.Function):
+    """The forward op with the backward op as its derivative."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        keep_logit: Tensor,
+        structure: list[Tensor],
+        key: Tensor,
+        options: Tensor,
+        temperature: Tensor,
+    ) -> Tensor:
+        # the input is read again only to differentiate the logit
+        kept = x if ctx.needs_input_grad[1] else x.new_empty(0)
+        ctx.save_for_backward(kept, keep_logit, key, options, temperature)
+        ctx.structure = structure
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.graphdrop.aggregate(
+                x, structure, keep_logit, key, options, temperature
+            )
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        x, keep_logit, *rest = ctx.saved_tensors
+        x_gradient, logit_gradient = torch.ops.graphdrop.aggregate_backward(
+            gradient, x, ctx.structure, keep_logit, *rest
+        )
+        wants_x, wants_logit = ctx.needs_input_grad[:2]
+        return (
+            x_gradient if wants_x else None,
+            logit_gradient if wants_logit else None,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
-def _backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-    x, *structure, keep_logit, key, options, temperature = ctx.saved_tensors
-    x_gradient, logit_gradient = _aggregate_backward(
-        gradient,
-        x,
-        structure,
-        keep_logit,
-        key,
-        options,
-        temperature,
-        torch.tensor(ctx.wants_logit),
-    )
-    return (
-        x_gradient if ctx.needs_input_grad[0] else None,
-        [None] * len(structure),
-        logit_gradient if ctx.wants_logit else None,
-        None,
-        None,
-        None,
-    )
+def _differentiable(
+    x: Tensor, structure: list[Tensor], keep_logit: Tensor, *rest: Tensor
+) -> Tensor:
+    if torch.is_grad_enabled() and (x.requires_grad or keep_logit.requires_grad):
+        return _Aggregate.apply(  # type: ignore[no-any-return, no-untyped-call]
+            x, keep_logit, structure, *rest
+        )
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.graphdrop.aggregate(  # type: ignore[no-any-return]
+            x, structure, keep_logit, *rest
+        )
 
 
-_aggregate.register_autograd(_backward, setup_context=_setup_context)
+for _name, _function, _level in (
+    ("aggregate", _forward, "CPU"),
+    ("aggregate", _differentiable, "Autograd"),
+    ("aggregate_backward", _backward, "CPU"),
+):
+    _library.impl(_name, _function, _level)  # type: ignore[no-untyped-call]
+torch.library.register_fake("graphdrop::aggregate", _fake_forward, lib=_library)
+torch.library.register_fake("graphdrop::aggregate_backward", _fake_backward, lib=_library)
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
@@ -253,35 +281,43 @@ class _Pass:
             if per_edge:
                 return multipliers.HardPerEdge(threshold.astype(np.int32), above, below)
             return multipliers.Hard(int(threshold), above, below)
-        logits = draws.concrete_logits(torch.float64)
+        # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
+        table = _concrete_factors(self.temperature)
         if self.antithetic:
-            logits = -logits
+            table = table[::-1]
         if per_edge:
-            table = torch.exp(-logits / self.temperature).to(torch.float32)
             odds = torch.exp(-self.keep_logit.to(torch.float64) / self.temperature)
-            return multipliers.ConcretePerEdge(table.numpy(), odds.float().numpy())
-        argument = (logits + self.keep_logit.to(torch.float64)) / self.temperature
-        table = torch.sigmoid(argument)
+            return multipliers.ConcretePerEdge(
+                np.ascontiguousarray(table, dtype=np.float32), odds.float().numpy()
+            )
+        with np.errstate(over="ignore"):
+            ratio = np.exp(-float(self.keep_logit) / self.temperature) * table
+        kept = 1.0 / (1.0 + ratio)
         if signed:
-            table = torch.where(argument > 0.0, -torch.sigmoid(-argument), table)
-        return multipliers.Concrete(table.to(torch.float32).numpy())
+            kept = np.where(ratio < 1.0, -ratio * kept, kept)
+        return multipliers.Concrete(kept.astype(np.float32))
 
     def run(self, loop: Any, x: Tensor, out: Tensor, rule: Any, *more: NDArray[Any]) -> None:
         """Run a loop over every tile of features."""
         features = x.shape[1]
-        channel = (
-            multipliers.Shared(0)
-            if self.kind in (Kind.NONE, Kind.MEAN)
-            else _channel(features, self.blocks)
-        )
+        blocks = 1 if self.kind in (Kind.NONE, Kind.MEAN) else self.blocks
         x_array, out_array = _array(x), out.numpy()
         _enter()
         with _one_at_a_time():
             for vectors, start, tail in _tiling(features):
+                channel = _channel(features, blocks, start, len(vectors) * tiles.LANES)
                 loop(
                     vectors, channel, rule, *self.arrays, *self.key, self.flags,
                     x_array, out_array, start, tail, *more,
                 )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def _concrete_factors(temperature: float) -> NDArray[np.float64]:
+    """``((1 - u) / u)^(1/t)`` for every uniform that a concrete mask distinguishes."""
+    logits = draws.concrete_logits(torch.float64).numpy()
+    factors: NDArray[np.float64] = np.exp(-logits / temperature)
+    return factors
 
 
 @lru_cache(maxsize=256)
@@ -298,9 +334,9 @@ def _tiling(features: int) -> list[tuple[tuple[int, ...], int, int]]:
     return plan
 
 
-@lru_cache(maxsize=256)
-def _channel(features: int, blocks: int) -> Any:
-    """The cheapest channel that gives each feature the draw of its block."""
+@lru_cache(maxsize=1024)
+def _channel(features: int, blocks: int, start: int, width: int) -> Any:
+    """The cheapest channel that gives each feature of a tile the draw of its block."""
     if blocks == 1:
         return multipliers.Shared(0)
     if blocks == features:
@@ -308,9 +344,14 @@ def _channel(features: int, blocks: int) -> Any:
     block = draws.block_of_feature(features, blocks)
     padded = torch.nn.functional.pad(block, (0, -features % tiles.LANES), value=blocks - 1)
     vectors = padded.view(-1, tiles.LANES)
-    whole = bool((vectors == vectors[:, :1]).all())
-    if whole and blocks <= multipliers.MAX_BLOCKS:
-        return multipliers.Blocks(blocks, vectors[:, 0].to(torch.int32).numpy())
+    if bool((vectors == vectors[:, :1]).all()):
+        of_vector = vectors[:, 0]
+        here = of_vector[start // tiles.LANES :][: width // tiles.LANES]
+        found, sizes = np.unique(here.numpy(), return_counts=True)
+        if (sizes == sizes[0]).all() and blocks <= tiles.LANES:
+            return multipliers.EVEN_BLOCKS[len(found)](int(found[0]))
+        if blocks <= multipliers.MAX_BLOCKS:
+            return multipliers.Blocks(blocks, of_vector.to(torch.int32).numpy())
     counter = (padded // 32 * 16 + padded % 16) * draws.LANE_INCREMENT & draws.MASK32
     shift = padded // 16 % 2 * draws.DRAW_BITS
     return multipliers.Lanes(

@@ -44,6 +44,34 @@ class Shared(NamedTuple):
     unused: Any
 
 
+class OneBlock(NamedTuple):
+    """The whole tile lies in block ``first``, one of at most 16."""
+
+    first: Any
+
+
+class TwoBlocks(NamedTuple):
+    """Two blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class FourBlocks(NamedTuple):
+    """Four blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class EightBlocks(NamedTuple):
+    """Eight blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
+"""Types of their own, since the number of blocks decides the code."""
+
+
 class Blocks(NamedTuple):
     """Blocks of whole vectors, at most ``MAX_BLOCKS``: each vector of features has one draw."""
 
@@ -183,13 +211,14 @@ class _Emitter:
     rule_fields: dict[str, Any]
 
     def multiplier(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
-        """A scalar where all features share a draw, a vector of ``width`` floats elsewhere."""
+        """A number for each of the equal parts of the tile: one, one per block or feature."""
         if self.rule is Constant:
-            return self.rule_fields["scale"]
+            return splat(self.builder, self.rule_fields["scale"], 1)
         if self.rule is ConstantPerEdge:
-            return self._per_edge("scale", edge)
+            return splat(self.builder, self._per_edge("scale", edge), 1)
         emit = {
             Shared: self._shared,
+            **dict.fromkeys(EVEN_BLOCKS.values(), self._even_blocks),
             Blocks: self._blocks,
             Features: self._features,
             Lanes: self._lanes,
@@ -235,14 +264,26 @@ class _Emitter:
         return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
 
     def _shared(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        builder = self.builder
-        word = _lane_words(builder, bits, constants(I32, [0]))
-        draw = builder.and_(word, constants(I32, [0xFFFF]))
+        return self._few(_lane_words(self.builder, bits, _counters(1)), edge)
+
+    def _even_blocks(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
+        count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
+        words = _lane_words(self.builder, bits, _counters(count), self.channel_fields["first"])
+        return self._few(words, edge)
+
+    def _few(self, words: Any, edge: Any) -> Any:
+        """Multipliers from the low halves of a few lanes, looked up one by one."""
+        builder, count = self.builder, words.type.count
+        draws = builder.and_(words, constants(I32, [0xFFFF] * count))
         if not self._relaxed:
-            return builder.extract_element(self._choose(draw, edge), I32(0))
-        index = builder.lshr(builder.extract_element(draw, I32(0)), I32(DRAW_BITS - TABLE_BITS))
-        entry = builder.load(builder.gep(self.rule_fields["table"], [builder.zext(index, I64)]))
-        return builder.extract_element(self._relax(splat(builder, entry, 1), edge), I32(0))
+            return self._choose(draws, edge)
+        entries = ir.Constant(vector(F32, count), ir.Undefined)
+        for lane in range(count):
+            draw = builder.extract_element(draws, I32(lane))
+            index = builder.zext(builder.lshr(draw, I32(DRAW_BITS - TABLE_BITS)), I64)
+            entry = builder.load(builder.gep(self.rule_fields["table"], [index]))
+            entries = builder.insert_element(entries, entry, I32(lane))
+        return self._relax(entries, edge)
 
     def _blocks(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         builder = self.builder
@@ -314,17 +355,15 @@ def _join(builder: ir.IRBuilder, parts: list[Any]) -> Any:
 
 
 def _scaled(builder: ir.IRBuilder, weight: Any, multiplier: Any, width: int) -> Any:
-    """``weight * multiplier`` as a vector of ``width``."""
-    if isinstance(multiplier.type, ir.VectorType):
-        return builder.fmul(splat(builder, weight, width), multiplier)
-    return splat(builder, builder.fmul(weight, multiplier), width)
+    """``weight * multiplier`` as a vector of ``width``, each number over its part of the tile."""
+    count = multiplier.type.count
+    product = builder.fmul(splat(builder, weight, count), multiplier)
+    return take(builder, product, product, [lane * count // width for lane in range(width)])
 
 
-def _decode(builder: ir.IRBuilder, signed: Any, width: int) -> tuple[Any, Any]:
-    """``z`` and ``z (1 - z)`` from a signed table entry, both to full precision."""
-    if not isinstance(signed.type, ir.VectorType):
-        kept, slope = _decode(builder, splat(builder, signed, 1), 1)
-        return builder.extract_element(kept, I32(0)), builder.extract_element(slope, I32(0))
+def _decode(builder: ir.IRBuilder, signed: Any) -> tuple[Any, Any]:
+    """``z`` and ``z (1 - z)`` from signed table entries, both to full precision."""
+    width = signed.type.count
     one, zero = constants(F32, [1.0] * width), constants(I32, [0] * width)
     # by the sign bit: -0 is a connection that is kept for certain
     negative = builder.icmp_signed("<", builder.bitcast(signed, zero.type), zero)
@@ -397,7 +436,7 @@ def accumulate_slope(
         row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
         emitter = _Emitter(context, builder, signature.args[9:], tuples, signed=True)
         signed = emitter.multiplier(bits, edge, start, tile.width)
-        kept, derivative = _decode(builder, signed, tile.width)
+        kept, derivative = _decode(builder, signed)
         scaled = _scaled(builder, weight, kept, tile.width)
         steep = _scaled(builder, weight, derivative, tile.width)
         return context.make_tuple(

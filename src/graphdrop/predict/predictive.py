@@ -78,7 +78,8 @@ class Predictive:
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
-    return torch.special.entr(probabilities).sum(1)
+    entropy: Tensor = torch.special.entr(probabilities).sum(1)
+    return entropy
 
 
 @torch.no_grad()

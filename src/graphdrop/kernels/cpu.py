@@ -114,7 +114,7 @@ def _structure(graph: Graph) -> list[Tensor]:
 
 # The decorators of torch.library cost several hundred microseconds a call where a list of tensors
 # is saved for the backward pass; registering at the dispatcher by hand costs a tenth of it.
-_library = torch.library.Library("graphdrop", "FRAGMENT")
+_library: Any = torch.library.Library("graphdrop", "FRAGMENT")  # type: ignore[no-untyped-call]
 _MASK = "Tensor[] structure, Tensor keep_logit, Tensor key, Tensor options, Tensor temperature"
 _library.define(f"aggregate(Tensor x, {_MASK}) -> Tensor")
 _library.define(f"aggregate_backward(Tensor gradient, Tensor x, {_MASK}) -> (Tensor, Tensor)")
@@ -192,7 +192,7 @@ class _Aggregate(torch.autograd.Function):
         ctx.save_for_backward(kept, keep_logit, key, options, temperature)
         ctx.structure = structure
         with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.graphdrop.aggregate(
+            return torch.ops.graphdrop.aggregate(  # type: ignore[no-any-return]
                 x, structure, keep_logit, key, options, temperature
             )
 
@@ -232,7 +232,7 @@ for _name, _function, _level in (
     ("aggregate", _differentiable, "Autograd"),
     ("aggregate_backward", _backward, "CPU"),
 ):
-    _library.impl(_name, _function, _level)  # type: ignore[no-untyped-call]
+    _library.impl(_name, _function, _level)
 torch.library.register_fake("graphdrop::aggregate", _fake_forward, lib=_library)
 torch.library.register_fake("graphdrop::aggregate_backward", _fake_backward, lib=_library)
 

@@ -67,8 +67,8 @@ def materialise(
 def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BYTES) -> Tensor:
     """The masked neighbourhood sum, in the type and on the device of ``x``."""
     features = x.shape[1]
-    # a message and its mask, and the handful of 64-bit words that make one draw
-    width = features * (2 * x.element_size() + 4 * 8)
+    # a message, its mask and their product, and the handful of 64-bit words that make one draw
+    width = features * (3 * x.element_size() + 4 * 8)
     run = max(1, message_bytes // max(width, 1))
 
     def messages(x: Tensor, keep_logit: Tensor, edges: Tensor) -> Tensor:
@@ -86,5 +86,7 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_
             )
         else:
             part = messages(x, logit, edges)
-        out = out.index_add(0, graph.edge_dst[edges], part)
+        # not index_add, which would keep the messages until the backward pass
+        row = graph.edge_dst[edges].long()[:, None]
+        out = out.scatter_add_(0, row.expand(-1, features), part)
     return out

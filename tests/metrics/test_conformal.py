@@ -48,12 +48,12 @@ def test_coverage_over_many_splits_is_what_was_asked_for(kind, coverage):
     assert sum(sizes) / splits < 6
 
 
-def test_without_the_correction_coverage_would_fall_short():
-    # 9 calibration examples at 0.9: the k-th smallest with k = ceil(10 * 0.9) = 9, the largest.
-    probabilities, labels = _world(0, 9)
+def test_the_rank_counts_one_example_more_than_there_are():
+    # 20 calibration examples at 0.9: k = ceil(21 * 0.9) = 19, where ceil(20 * 0.9) is 18.
+    probabilities, labels = _world(0, 20)
     conformal = SplitConformal.fit(probabilities, labels, 0.9)
-    scores = 1 - probabilities.gather(1, labels[:, None])
-    assert conformal.threshold == scores.max().item()
+    scores = 1 - probabilities.gather(1, labels[:, None]).squeeze(1)
+    assert conformal.threshold == scores.sort().values[18].item()
 
 
 @pytest.mark.parametrize("score", ConformalScore)

@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import ArpackNoConvergence
 
-from graphdrop.metrics import adjacency, spectral_radius
+from graphdrop.metrics import adjacency, spectral_radius, spectrum
 
 
 def _edges(graph) -> tuple[torch.Tensor, int]:
@@ -74,6 +75,15 @@ def test_a_long_tail_does_not_disturb_a_directed_core():
 def test_every_call_gives_the_same_bits():
     matrix = adjacency(*_edges(nx.fast_gnp_random_graph(300, 0.02, seed=1)))
     assert len({spectral_radius(matrix) for _ in range(5)}) == 1
+
+
+def test_a_search_that_does_not_converge_says_what_to_do(monkeypatch):
+    def give_up(*_, **__):
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr(spectrum, "eigsh", give_up)
+    with pytest.raises(ValueError, match="did not converge to 1e-06: pass its value as radius"):
+        spectral_radius(adjacency(*_edges(nx.cycle_graph(200))))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,369 @@
+"""`SamplerContract`: what every sampler promises, as tests that each sampler's test inherits."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.dense_layers import TOWN, Connection, connections, dense_layer, masked_matrices
+from contracts.masked_sums import normal
+from graphdrop.draws import Mask
+from graphdrop.graph import Graph
+from graphdrop.kernels import materialise
+from graphdrop.nn import GCN, GCNLayer
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.samplers import Draw, Sampler
+
+FEATURES, OUTPUTS = 5, 3
+KEEP = 0.75
+NORM = "sym"
+KEYS = 200
+"""How many steps the statistics are taken over."""
+
+rates = pytest.mark.parametrize("rate", ["fixed", "learned", "beta"])
+temperatures = pytest.mark.parametrize("temperature", [None, 0.67], ids=["hard", "relaxed"])
+
+
+@cache
+def town() -> Graph:
+    """The graph on which samplers are tried."""
+    return TOWN.graph(NORM)
+
+
+class Place(NamedTuple):
+    """Where a mask is applied: a connection, an input feature and an output feature."""
+
+    connection: Connection
+    feature: int
+    output: int
+
+
+def make_rate(name: str) -> Rate:
+    """A rate whose mean is `KEEP`."""
+    if name == "fixed":
+        return FixedRate(KEEP)
+    if name == "learned":
+        return LearnedRate(KEEP)
+    rate = BetaBernoulliRate()
+    rate.a, rate.b = 3.0, 1.0  # the mean of Kumaraswamy(a, 1) is a / (a + 1)
+    return rate
+
+
+def block_of(feature: int, blocks: int) -> int:
+    """The block of a feature, of contiguous ones whose sizes differ by at most 1."""
+    parts = np.array_split(np.arange(FEATURES), blocks)
+    return next(number for number, part in enumerate(parts) if feature in part)
+
+
+class SamplerContract(ABC):
+    """A subclass makes its sampler and says which places share a draw."""
+
+    pairs = False
+    rescale = False
+    before_normalisation = False
+
+    @abstractmethod
+    def sampler(self, rate: Rate) -> Sampler:
+        """The sampler under test, at this rate."""
+
+    @abstractmethod
+    def draw_of(self, place: Place) -> Hashable:
+        """A name for the draw that is read here: places share a draw where the names are equal.
+
+        `None` where nothing is ever dropped.
+        """
+
+    # What a sampler does, seen from outside
+
+    def places(self) -> list[Place]:
+        return [
+            Place(connection, feature, output)
+            for connection in connections(TOWN)
+            for feature in range(FEATURES)
+            for output in range(OUTPUTS)
+        ]
+
+    def groups(self) -> list[list[int]]:
+        """The numbers of the places that share a draw, for every draw."""
+        named: dict[Hashable, list[int]] = {}
+        for number, place in enumerate(self.places()):
+            name = self.draw_of(place)
+            if name is not None:
+                named.setdefault(name, []).append(number)
+        return list(named.values())
+
+    def mask(
+        self,
+        sampler: Sampler,
+        draw: Draw | None,
+        layer: int = 0,
+        graph: Graph | None = None,
+        outputs: int = OUTPUTS,
+    ) -> Tensor:
+        """A layer's mask written out in float64, `[connections, FEATURES, outputs]`."""
+        graph = graph or town()
+        return self.written(sampler.mask(graph, draw, layer), graph, outputs)
+
+    def written(self, mask: Mask, graph: Graph, outputs: int = OUTPUTS) -> Tensor:
+        width = FEATURES * (outputs if self.pairs else 1)
+        values = materialise(graph, mask, width, dtype=torch.float64)
+        values = values.view(graph.num_edges, FEATURES, -1)
+        return values.expand(graph.num_edges, FEATURES, outputs)
+
+    def matrices(self, mask: Tensor, scale: float | Tensor = 1.0) -> Tensor:
+        """The matrix of each pair of features, `[FEATURES, outputs, n, n]`."""
+        return scale * masked_matrices(TOWN, NORM, mask, before=self.before_normalisation)
+
+    def scale(self, sampler: Sampler, draw: Draw, layer: int = 0) -> Tensor:
+        """What a kept connection is multiplied by."""
+        logit = sampler.mask(town(), draw, layer).keep_logit.double()
+        return 1.0 / torch.sigmoid(logit) if self.rescale else torch.ones(())
+
+    def layer(self, rate: str, outputs: int = OUTPUTS) -> GCNLayer:
+        return GCNLayer(FEATURES, outputs, self.sampler(make_rate(rate)), bias=False)
+
+    def probe(self, layer: GCNLayer, draw: Draw | None) -> Tensor:
+        """The matrices that a layer multiplies by, found by feeding it one entry at a time."""
+        graph, nodes = town(), TOWN.num_nodes
+        found = torch.empty(FEATURES, OUTPUTS, nodes, nodes, dtype=torch.float64)
+        weight = layer.weight.detach().clone()
+        with torch.no_grad():
+            layer.weight.fill_(1.0)
+            for source in range(nodes):
+                for feature in range(FEATURES):
+                    x = torch.zeros(nodes, FEATURES)
+                    x[source, feature] = 1.0
+                    found[feature, :, :, source] = layer(x, graph, draw).T.double()
+            layer.weight.copy_(weight)
+        return found
+
+    # The contract
+
+    @rates
+    @temperatures
+    def test_a_layer_multiplies_by_the_mask_that_the_sampler_describes(
+        self, rate: str, temperature: float | None
+    ) -> None:
+        layer, draw = self.layer(rate), Draw(1, 2, temperature=temperature)
+        assert layer.sampler is not None
+        mask, scale = self.mask(layer.sampler, draw), self.scale(layer.sampler, draw)
+        torch.testing.assert_close(
+            self.probe(layer, draw), self.matrices(mask, scale), rtol=1e-5, atol=1e-6
+        )
+        assert bool((mask < 1.0).any())
+
+    @temperatures
+    def test_the_backward_pass_uses_the_draw_of_the_forward_pass(
+        self, temperature: float | None
+    ) -> None:
+        layer, draw = self.layer("fixed"), Draw(5, 6, temperature=temperature)
+        matrices = self.probe(layer, draw)
+        x = normal(TOWN.num_nodes, FEATURES, seed=1).requires_grad_()
+        gradient = normal(TOWN.num_nodes, OUTPUTS, seed=2)
+        layer(x, town(), draw).backward(gradient)
+        weight = layer.weight.detach().double()
+        to_x = torch.einsum("ijvu,ij,vj->ui", matrices, weight, gradient.double())
+        to_weight = torch.einsum("ijvu,ui,vj->ij", matrices, x.detach().double(), gradient.double())
+        assert x.grad is not None
+        assert layer.weight.grad is not None
+        torch.testing.assert_close(x.grad.double(), to_x, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(layer.weight.grad.double(), to_weight, rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("rate", ["learned", "beta"])
+    def test_a_relaxed_mask_passes_a_gradient_to_the_rate(self, rate: str) -> None:
+        layer, draw = self.layer(rate), Draw(3, 4, temperature=0.67)
+        x, graph = normal(TOWN.num_nodes, FEATURES, seed=1), town()
+        gradient = normal(TOWN.num_nodes, OUTPUTS, seed=2)
+        assert layer.sampler is not None
+        parameters = list(layer.sampler.rate.parameters())
+        found = torch.autograd.grad(layer(x, graph, draw), parameters, gradient)
+        mask, scale = self.mask(layer.sampler, draw), self.scale(layer.sampler, draw)
+        written = dense_layer(self.matrices(mask, scale), x, layer.weight.detach())
+        wanted = torch.autograd.grad(written, parameters, gradient.double())
+        assert all(bool(slope != 0.0) for slope in wanted)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+    @rates
+    def test_connections_are_kept_at_the_mean_rate(self, rate: str) -> None:
+        values, keep = residuals(type(self), rate)
+        share = (values + keep[:, None]).mean(1)
+        error = float(share.std()) / KEYS**0.5
+        assert 0.0 < error < 0.02
+        assert abs(float(share.mean()) - KEEP) < 4.0 * error
+
+    def test_connections_share_a_draw_wherever_it_is_promised(self) -> None:
+        sampler = self.sampler(FixedRate(KEEP))
+        shares_with = torch.full((len(self.places()),), -1)
+        for group in self.groups():
+            shares_with[group] = group[0]
+        masked = shares_with >= 0
+        for step in range(20):
+            mask = self.mask(sampler, Draw(9, step)).flatten()
+            assert torch.equal(mask[masked], mask[shares_with[masked]])
+            if not self.before_normalisation:  # there, the identity is added after masking
+                assert bool((mask[~masked] == 1.0).all())
+
+    @pytest.mark.parametrize("rate", ["fixed", "beta"])
+    def test_connections_draw_independently_wherever_sharing_is_not_promised(
+        self, rate: str
+    ) -> None:
+        values, keep = residuals(type(self), rate)
+        scores = _correlation(values, values) * KEYS**0.5
+        between = scores[~torch.eye(len(scores), dtype=torch.bool)]
+        assert float(between.abs().max()) < 6.0
+        # draws that are independent given their rate make the scores' mean square this
+        variance = keep * (1.0 - keep)
+        expected = float(variance.square().mean() / variance.mean() ** 2)
+        pairs = len(between) // 2
+        assert abs(float(between.square().mean()) - expected) < 5.0 * (2.0 / pairs) ** 0.5 + 0.05
+
+    @pytest.mark.parametrize("other", ["seed", "step", "layer", "sample"])
+    def test_a_draw_is_fresh_for_every_seed_step_layer_and_sample(self, other: str) -> None:
+        one = residuals(type(self), "fixed").values
+        if other == "step":
+            two = one.roll(1, 0)
+        else:
+            another = {"seed": 8, "layer": 1, "sample": 1}[other]
+            two = residuals(type(self), "fixed", **{other: another}).values
+        scores = _correlation(one, two) * KEYS**0.5
+        assert float(scores.abs().max()) < 6.0
+        assert abs(float(scores.diagonal().sum())) < 4.0 * len(scores) ** 0.5
+
+    def test_the_same_draw_gives_the_same_bits(self) -> None:
+        x, graph = normal(TOWN.num_nodes, FEATURES, seed=3), town()
+        layer = self.layer("beta")
+        one, two = (layer(x, graph, Draw(1, 1, 1, temperature=0.67)) for _ in range(2))
+        assert torch.equal(one, two)
+        assert not torch.equal(one, layer(x, graph, Draw(1, 2, 1, temperature=0.67)))
+
+    def test_a_relaxed_mask_rounds_to_the_hard_one(self) -> None:
+        sampler = self.sampler(FixedRate(KEEP))
+        for step in range(20):
+            hard, relaxed = (
+                self.mask(sampler, Draw(2, step, temperature=temperature))
+                for temperature in (None, 0.67)
+            )
+            assert torch.equal(hard, (relaxed > 0.5).double())
+
+    def test_the_opposite_draw_turns_every_uniform_round(self) -> None:
+        sampler, draw = self.sampler(FixedRate(0.5)), Draw(2, 3)
+        masked = sorted(place for group in self.groups() for place in group)
+        one, other = (
+            self.mask(sampler, each).flatten()[masked] for each in (draw, draw.opposite())
+        )
+        assert torch.equal(one, 1.0 - other)
+
+    @pytest.mark.parametrize(("rate", "temperature"), [("fixed", None), ("beta", 0.67)])
+    def test_layers_of_a_network_use_their_own_masks_and_no_one_elses(
+        self, rate: str, temperature: float | None
+    ) -> None:
+        model = GCN(
+            FEATURES, FEATURES, OUTPUTS, 3, self.sampler(make_rate(rate)), norm=NORM, bias=False
+        )
+        x, draw = normal(TOWN.num_nodes, FEATURES, seed=4), Draw(6, 7, temperature=temperature)
+        hidden = x.double()
+        for number, layer in enumerate(model.layers):
+            assert isinstance(layer, GCNLayer)
+            assert layer.sampler is not None
+            mask = self.mask(layer.sampler, draw, number, outputs=layer.out_features)
+            scale = self.scale(layer.sampler, draw, number)
+            hidden = dense_layer(self.matrices(mask, scale), hidden, layer.weight)
+            hidden = hidden if number == 2 else hidden.relu()
+        torch.testing.assert_close(
+            model(x, town(), draw=draw).double(), hidden, rtol=1e-5, atol=1e-5
+        )
+
+    def test_the_order_of_edges_does_not_matter(self) -> None:
+        x, layer, draw = normal(TOWN.num_nodes, FEATURES, seed=5), self.layer("fixed"), Draw(1, 1)
+        order = torch.tensor([9, 5, 3, 1, 0, 8, 6, 2, 7, 4])  # the parallels 5, 6 stay in order
+        shuffled = Graph.from_edge_index(
+            TOWN.edge_index[:, order], TOWN.num_nodes, TOWN.edge_weight[order], normalisation=NORM
+        )
+        assert torch.equal(layer(x, shuffled, draw), layer(x, town(), draw))
+
+    def test_renumbered_nodes_that_keep_their_ids_keep_their_draws(self) -> None:
+        x, layer, draw = normal(TOWN.num_nodes, FEATURES, seed=5), self.layer("fixed"), Draw(1, 1)
+        place = torch.tensor([3, 5, 0, 2, 1, 4])  # where each node stands now
+        ids = place.argsort()
+        moved = Graph.from_edge_index(
+            place[TOWN.edge_index], TOWN.num_nodes, TOWN.edge_weight, normalisation=NORM
+        )
+        named = replace(moved, dst_ids=ids.int(), src_ids=ids.int())
+        out = layer(x, town(), draw)
+        torch.testing.assert_close(layer(x[ids], named, draw)[place], out)
+        assert not torch.allclose(layer(x[ids], moved, draw)[place], out)
+
+    @temperatures
+    def test_a_part_of_the_graph_sees_the_draws_of_the_whole(
+        self, temperature: float | None
+    ) -> None:
+        x, layer = normal(TOWN.num_nodes, FEATURES, seed=6), self.layer("beta")
+        draw, graph = Draw(1, 1, temperature=temperature), town()
+        assert layer.sampler is not None
+        rows = torch.tensor([4, 1, 3])
+        part = graph.rows(rows)
+        assert part.parent_edge is not None
+        assert part.src_ids is not None
+        assert torch.equal(
+            self.mask(layer.sampler, draw, graph=part),
+            self.mask(layer.sampler, draw)[part.parent_edge.long()],
+        )
+        torch.testing.assert_close(
+            layer(x[part.src_ids], part, draw), layer(x, graph, draw)[rows], rtol=1e-5, atol=1e-6
+        )
+
+    @rates
+    def test_without_a_draw_a_layer_uses_the_expectation_of_its_masks(self, rate: str) -> None:
+        layer = self.layer(rate)
+        mask = torch.ones(len(connections(TOWN)), FEATURES, OUTPUTS)
+        if not self.rescale:
+            masked = [self.draw_of(place) is not None for place in self.places()]
+            mask[torch.tensor(masked).view(mask.shape)] = KEEP
+        torch.testing.assert_close(
+            self.probe(layer, None), self.matrices(mask), rtol=1e-5, atol=1e-6
+        )
+
+    @pytest.mark.parametrize("rate", ["fixed", "beta"])
+    def test_the_mean_of_samples_approaches_the_expectation(self, rate: str) -> None:
+        if self.before_normalisation:
+            pytest.skip("a normalised masked matrix is not linear in its mask")
+        layer, x, graph = self.layer(rate), normal(6, FEATURES, seed=7), town()
+        with torch.no_grad():
+            samples = torch.stack([layer(x, graph, Draw(1, 1, s)) for s in range(KEYS)]).double()
+            wanted = layer(x, graph, None).double()
+        error = samples.std(0) / KEYS**0.5 + 1e-6
+        assert float(samples.std(0).max()) > 0.1
+        assert float(((samples.mean(0) - wanted) / error).abs().max()) < 4.5
+
+
+class Residuals(NamedTuple):
+    """Hard masks of `KEYS` steps minus the keep rate of each, `[KEYS, draws]`, and those rates."""
+
+    values: Tensor
+    keep: Tensor
+
+
+@cache
+def residuals(
+    contract: type[SamplerContract], rate: str, seed: int = 7, layer: int = 0, sample: int = 0
+) -> Residuals:
+    """The residuals of all distinct draws of a sampler."""
+    self = contract()
+    sampler, first = self.sampler(make_rate(rate)), [group[0] for group in self.groups()]
+    with torch.no_grad():
+        masks = [sampler.mask(town(), Draw(seed, step, sample), layer) for step in range(KEYS)]
+        keep = torch.stack([mask.keep_logit for mask in masks]).double().sigmoid()
+        kept = torch.stack([self.written(mask, town()).flatten()[first] for mask in masks])
+    return Residuals(kept - keep[:, None], keep)
+
+
+def _correlation(one: Tensor, two: Tensor) -> Tensor:
+    """Between every column of one and every column of two, whose means are known to be 0."""
+    sizes = one.square().sum(0).sqrt()[:, None] * two.square().sum(0).sqrt()
+    return one.T @ two / sizes

@@ -9,6 +9,7 @@ never a new compilation. Its backward pass runs over the transpose and draws the
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -33,6 +34,7 @@ if "NUMBA_THREADING_LAYER" not in os.environ:
 
 _logger = logging.getLogger("graphdrop")
 _KINDS = list(Kind)
+MAX_EXPONENT = 709.0  # of a float64
 _serial = threading.RLock()
 
 
@@ -282,20 +284,18 @@ class _Pass:
                 return multipliers.HardPerEdge(threshold.astype(np.int32), above, below)
             return multipliers.Hard(int(threshold), above, below)
         # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
-        table = _concrete_factors(self.temperature)
-        if self.antithetic:
-            table = table[::-1]
+        factors = _concrete_factors(self.temperature)
         if per_edge:
+            table = factors[::-1] if self.antithetic else factors
             odds = torch.exp(-self.keep_logit.to(torch.float64) / self.temperature)
             return multipliers.ConcretePerEdge(
                 np.ascontiguousarray(table, dtype=np.float32), odds.float().numpy()
             )
-        with np.errstate(over="ignore"):
-            ratio = np.exp(-float(self.keep_logit) / self.temperature) * table
-        kept = 1.0 / (1.0 + ratio)
-        if signed:
-            kept = np.where(ratio < 1.0, -ratio * kept, kept)
-        return multipliers.Concrete(kept.astype(np.float32))
+        cold = -float(self.keep_logit) / self.temperature
+        odds_of_all = math.exp(cold) if cold < MAX_EXPONENT else math.inf
+        entries = np.empty(factors.size, dtype=np.float32)
+        loops.fill_table(entries, odds_of_all, factors, bool(self.antithetic), signed)
+        return multipliers.Concrete(entries)
 
     def run(self, loop: Any, x: Tensor, out: Tensor, rule: Any, *more: NDArray[Any]) -> None:
         """Run a loop over every tile of features."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,18 +50,28 @@ def cache_directory() -> Path:
     return Path(root) / "kernels" / hashlib.sha256(sources).hexdigest()[:16]
 
 
-def _kernel(function: Callable[..., None]) -> Any:
-    """Compile in parallel, without the interpreter lock, cached under ``cache_directory``."""
+def _kernel(function: Callable[..., None], parallel: bool = True) -> Any:
+    """Compile for many threads, without the interpreter lock, cached under ``cache_directory``."""
     previous = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
     try:
-        kernel = njit(parallel=True, nogil=True, cache=True, error_model="numpy")(function)
+        kernel = njit(parallel=parallel, nogil=True, cache=True, error_model="numpy")(function)
     finally:
         numba.config.CACHE_DIR = previous
     # Numba counts the files it writes, so two processes that compile at once take one name for
     # two kernels, and the index then finds the wrong one: no name is ever taken twice
     kernel._cache._cache_file._data_name = lambda _: f"{function.__name__}.{uuid4().hex}.nbc"
     return kernel
+
+
+@partial(_kernel, parallel=False)
+def fill_table(table: Any, odds: Any, factors: Any, reverse: Any, signed: Any) -> None:
+    """``z = 1 / (1 + odds * factor)`` for every entry; signed, ``z - 1`` where that is nearer 0."""
+    size = factors.size
+    for entry in range(size):
+        ratio = odds * factors[size - 1 - entry if reverse else entry]
+        kept = 1.0 / (1.0 + ratio)
+        table[entry] = -ratio * kept if signed and ratio < 1.0 else kept
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

@@ -149,6 +149,13 @@ def uniforms(key: Tensor, count: int) -> Tensor:
     For the few numbers a layer needs beside its masks, such as the draw of a keep probability.
     No edge reaches them: the destination is the id that no node may have.
     """
+    if count == 1 and key.device.type == "cpu":  # quicker without tensors, the same bits
+        first, second = (word & MASK64 for word in key.tolist())
+        word = ((SOURCE_ONLY - 1) << 32) ^ first
+        word = (word ^ word >> 32) * MIX_MULTIPLIER & MASK64
+        word = ((word ^ word >> 32) + second) * MIX_MULTIPLIER & MASK64
+        word ^= word >> 28
+        return torch.tensor([((word >> 11) + 0.5) * 2.0**-53], dtype=torch.float64)
     index = torch.arange(count, dtype=torch.int64, device=key.device)
     bits = edge_hash(key, torch.full_like(index, SOURCE_ONLY - 1), index)
     return (_shift_right(bits, 11).to(torch.float64) + 0.5) * 2.0**-53

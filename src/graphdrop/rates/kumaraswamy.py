@@ -13,6 +13,7 @@ in the dtype they are given; the rates hand them float64.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,8 @@ from torch.utils.checkpoint import checkpoint
 _EULER_GAMMA = 0.5772156649015329
 
 # Beyond these the asymptotic form of F is the more accurate one (both sides agree to 1e-12).
-_LOG_LARGE = math.log(9.0)
+_LARGE = 9.0
+_LOG_LARGE = math.log(_LARGE)
 _LOG_SMALL = -36.0
 
 # Entries whose quadrature is held in memory at once: 1024 of them take 2 MB an intermediate.
@@ -55,8 +57,50 @@ def log_drop(log_u: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def logit(log_u: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """`log pi - log(1 - pi)` of the draw at `log_u < 0`."""
+    if _is_one_number(log_u, a, b):
+        return _LogitOfOne.apply(a, b, log_u.item())  # type: ignore[no-any-return, no-untyped-call]
     log_surprisal = _log_surprisal(log_u, a, b)
     return -log_surprisal.exp() - _log_complement(log_surprisal)
+
+
+def _is_one_number(*tensors: Tensor) -> bool:
+    return not tensors[0].requires_grad and all(
+        tensor.dim() == 0 and tensor.dtype == torch.float64 and tensor.device.type == "cpu"
+        for tensor in tensors
+    )
+
+
+class _LogitOfOne(torch.autograd.Function):
+    """`logit` of a global rate, once per layer and step, without forty operations on tensors.
+
+    With `g(s) = s / (1 - exp(-s))` and `h(t) = t / ((exp(t) - 1) F(t))` the derivatives with
+    respect to `a` and `b` are `g / a` and `-g h / b`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, log_u: float) -> Tensor:
+        a_value, b_value = a.item(), b.item()
+        t = -log_u / b_value
+        if t > _LARGE:
+            x = math.exp(-t)
+            log_f = -t + x * (1 / 2 + 5 / 24 * x)
+            h = t * (1.0 + x / 2.0)
+        else:
+            f = -math.log(-math.expm1(-t))
+            log_f = math.log(f)
+            h = t / (math.expm1(t) * f)
+        log_s = log_f - math.log(a_value)
+        s = math.exp(log_s)
+        if log_s < _LOG_SMALL:
+            log_drop_value, g = log_s, 1.0
+        else:
+            log_drop_value, g = math.log(-math.expm1(-s)), s / -math.expm1(-s)
+        ctx.slopes = g / a_value, -g * h / b_value
+        return a.new_tensor(-s - log_drop_value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        return gradient * ctx.slopes[0], gradient * ctx.slopes[1], None
 
 
 def mean(a: Tensor, b: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from typing import Never
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,6 +22,10 @@ class Backend(StrEnum):
     """The fused kernel for float32 on the CPU, the reference elsewhere."""
     FUSED = "fused"
     REFERENCE = "reference"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise ValueError(f"backend is {value!r}: give one of {', '.join(cls)}")
 
 
 def aggregate(

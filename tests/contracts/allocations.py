@@ -32,7 +32,7 @@ def allocations(run: Callable[[], object]) -> Allocations:
             arrays = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-    results = profiler.profiler.kineto_results  # type: ignore[union-attr]
+    results = profiler.profiler.kineto_results
     events = sorted(
         (event for event in results.events() if event.name() == "[memory]"),
         key=lambda event: event.start_ns(),

@@ -13,7 +13,7 @@ from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate, materialise
 
 NODES = 20
-PAIRS = power_law_edges(NODES, 120).unique(dim=1)
+PAIRS = torch.unique(power_law_edges(NODES, 120), dim=1)
 GRAPH = Graph.from_edge_index(PAIRS, NODES, normalisation="none")
 MASKS = {
     "an edge": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7)),
@@ -72,7 +72,7 @@ def test_concrete_masks_are_the_same_to_a_millionth(name: str, backward: bool) -
 
 
 def test_a_symmetric_mask_is_one_draw_for_both_directions() -> None:
-    both = torch.cat([PAIRS, PAIRS.flip(0)], 1).unique(dim=1)
+    both = torch.unique(torch.cat([PAIRS, PAIRS.flip(0)], 1), dim=1)
     graph = Graph.from_edge_index(both, NODES, normalisation="none")
     read = fused_mask(graph, MASKS["an edge both ways"], 7)
     assert torch.equal(read, read[graph.reverse.long()])

@@ -113,7 +113,7 @@ def test_rows_come_in_the_order_asked_for(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_order_in_which_edges_are_given_does_not_matter(backend: str) -> None:
-    edge_index = power_law_edges(NODES, 300).unique(dim=1)
+    edge_index = torch.unique(power_law_edges(NODES, 300), dim=1)
     weight = normal(edge_index.shape[1]).abs()
     shuffled = torch.randperm(edge_index.shape[1], generator=torch.Generator().manual_seed(1))
     x, mask = normal(NODES, FEATURES), layer_mask(0, torch.tensor(0.5))
@@ -131,7 +131,7 @@ def test_the_order_in_which_edges_are_given_does_not_matter(backend: str) -> Non
 def test_renumbered_nodes_that_carry_their_ids_along_draw_the_same_masks(
     symmetric: bool, backend: str
 ) -> None:
-    edge_index, x = power_law_edges(NODES, 300).unique(dim=1), normal(NODES, FEATURES)
+    edge_index, x = torch.unique(power_law_edges(NODES, 300), dim=1), normal(NODES, FEATURES)
     mask = replace(layer_mask(0, torch.tensor(0.5)), symmetric=symmetric)
     number = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))
     node_of = number.argsort()

@@ -1,0 +1,126 @@
+"""One entry point: which backend it takes, and what it says to arguments that cannot be right."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contracts.masked_sums import normal, power_law_edges
+from graphdrop.draws import Kind, Mask, Sharing, stream_key
+from graphdrop.graph import Graph
+from graphdrop.kernels import Backend, aggregate, cpu, reference
+
+NODES = 9
+GRAPH = Graph.from_edge_index(power_law_edges(NODES, 20), NODES)
+X = normal(NODES, 7)
+MASK = Mask(Kind.HARD, torch.tensor(0.3), stream_key(1))
+
+
+@pytest.mark.parametrize(
+    ("x", "what"),
+    [
+        (normal(NODES + 1, 7), r"x must have shape \[9, features\].*\(10, 7\)"),
+        (normal(NODES), r"x must have shape \[9, features\].*\(9,\)"),
+        (normal(2, NODES, 7), r"x must have shape \[9, features\].*\(2, 9, 7\)"),
+    ],
+)
+def test_x_of_another_shape(x: torch.Tensor, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        aggregate(GRAPH, x, MASK)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_x_that_is_not_floating_point(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=rf"x must be a floating-point tensor; got {dtype}"):
+        aggregate(GRAPH, X.to(dtype), MASK)
+
+
+def test_x_on_another_device() -> None:
+    with pytest.raises(ValueError, match=r"x is on meta and the graph on cpu: move one"):
+        aggregate(GRAPH, X.to("meta"), MASK)
+
+
+def test_more_blocks_than_features() -> None:
+    with pytest.raises(ValueError, match=r"blocks must not exceed .* 8 blocks for 7 features"):
+        aggregate(GRAPH, X, replace(MASK, blocks=8))
+
+
+@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize("kind", Kind)
+def test_a_keep_logit_for_the_wrong_number_of_edges(kind: Kind, backend: Backend) -> None:
+    mask = Mask(kind, torch.zeros(GRAPH.num_edges + 1), MASK.key)
+    count = GRAPH.num_edges
+    with pytest.raises(ValueError, match=rf"keep_logit .* each of the {count} edges.*{count + 1}"):
+        aggregate(GRAPH, X, mask, backend=backend)
+
+
+def test_a_backend_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match=r"backend is 'cuda': give one of auto, fused, reference"):
+        aggregate(GRAPH, X, MASK, backend="cuda")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_the_fused_backend_takes_float32_only(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=rf"backend='fused' takes float32.*{dtype}.*'auto'"):
+        aggregate(GRAPH, X.to(dtype), MASK, backend="fused")
+
+
+def test_the_fused_backend_takes_weights_in_float32_only() -> None:
+    with pytest.raises(ValueError, match=r"backend='fused' takes float32.*weights torch.float64"):
+        aggregate(GRAPH.double(), X, MASK, backend="fused")
+
+
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_the_fused_backend_refuses_temperatures_that_it_cannot_represent(per_edge: bool) -> None:
+    logit = torch.full((GRAPH.num_edges,), 3.0) if per_edge else torch.tensor(3.0)
+    mask = Mask(Kind.CONCRETE, logit, MASK.key, temperature=0.01)
+    with pytest.raises(ValueError, match=r"temperature 0.01"):
+        aggregate(GRAPH, X, mask, backend="fused")
+    exact = aggregate(GRAPH.double(), X.double(), mask)
+    torch.testing.assert_close(aggregate(GRAPH, X, mask).double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_auto_is_the_fused_kernel_for_float32_and_the_reference_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[str] = []
+
+    def take(name: str, module: object) -> None:
+        function = getattr(module, "aggregate")  # noqa: B009
+
+        def noted(*arguments: object) -> object:
+            taken.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(module, "aggregate", noted)
+
+    take("fused", cpu)
+    take("reference", reference)
+    aggregate(GRAPH, X, MASK)
+    aggregate(GRAPH, X.double(), MASK)
+    aggregate(GRAPH.double(), X, MASK)
+    aggregate(GRAPH, X, MASK, backend="reference")
+    aggregate(GRAPH, X, MASK, backend="fused")
+    assert taken == ["fused", "reference", "reference", "reference", "fused"]
+
+
+def test_no_mask_is_the_product_with_the_normalised_matrix() -> None:
+    matrix = torch.zeros(NODES, NODES, dtype=torch.float64)
+    places = (GRAPH.edge_dst.long(), GRAPH.indices.long())
+    matrix.index_put_(places, GRAPH.value.double(), accumulate=True)
+    torch.testing.assert_close(aggregate(GRAPH, X).double(), matrix @ X.double())
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"blocks": 0}, r"blocks must be a positive count.*got 0"),
+        ({"temperature": 0.0}, r"temperature must be positive; got 0.0"),
+        ({"keep_logit": torch.zeros(2, 2)}, r"keep_logit must be a scalar.*\(2, 2\)"),
+        ({"key": torch.zeros(2)}, r"key must be an int64 tensor of 2 words.*float32"),
+        ({"symmetric": True, "sharing": Sharing.SOURCE}, r"symmetric masks need sharing='edge'"),
+    ],
+)
+def test_masks_that_cannot_be(options: dict[str, object], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        replace(MASK, **options)  # type: ignore[arg-type]

@@ -23,8 +23,9 @@ import platformdirs
 from numba import njit, prange
 
 from graphdrop import draws
-from graphdrop.kernels import multipliers, tiles
-from graphdrop.kernels.multipliers import Constant, accumulate, accumulate_slope
+from graphdrop.kernels import channels, multipliers, tiles
+from graphdrop.kernels.channels import Constant
+from graphdrop.kernels.multipliers import accumulate, accumulate_slope
 from graphdrop.kernels.tiles import add, dot, prefetch, store, zeros
 
 RUN = 512
@@ -43,7 +44,10 @@ TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS = 1, 2, 4, 8
 def cache_directory() -> Path:
     """Where compiled kernels live: a folder per version of their source, never a stale one."""
     sources = (
-        b"".join(Path(str(module.__file__)).read_bytes() for module in (draws, multipliers, tiles))
+        b"".join(
+            Path(str(module.__file__)).read_bytes()
+            for module in (draws, channels, multipliers, tiles)
+        )
         + Path(__file__).read_bytes()
     )
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")

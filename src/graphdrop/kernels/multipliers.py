@@ -10,7 +10,7 @@ nothing is decided inside the loop over edges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -18,6 +18,19 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphdrop.draws import DRAW_BITS, LANE_INCREMENT, LANE_MULTIPLIERS, MASK32, TABLE_BITS
+from graphdrop.kernels.channels import (
+    EVEN_BLOCKS,
+    MAX_BLOCKS,
+    Blocks,
+    Concrete,
+    ConcretePerEdge,
+    Constant,
+    ConstantPerEdge,
+    Features,
+    HardPerEdge,
+    Lanes,
+    Shared,
+)
 from graphdrop.kernels.tiles import (
     F32,
     I16,
@@ -34,107 +47,6 @@ from graphdrop.kernels.tiles import (
     take,
     vector,
 )
-
-MAX_BLOCKS = 2 * LANES  # what one vector of lanes can serve
-
-
-class Shared(NamedTuple):
-    """All features of an edge share draw 0."""
-
-    unused: Any
-
-
-class OneBlock(NamedTuple):
-    """The whole tile lies in block ``first``, one of at most 16."""
-
-    first: Any
-
-
-class TwoBlocks(NamedTuple):
-    """Two blocks share the tile evenly, from block ``first``."""
-
-    first: Any
-
-
-class FourBlocks(NamedTuple):
-    """Four blocks share the tile evenly, from block ``first``."""
-
-    first: Any
-
-
-class EightBlocks(NamedTuple):
-    """Eight blocks share the tile evenly, from block ``first``."""
-
-    first: Any
-
-
-EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
-"""Types of their own, since the number of blocks decides the code."""
-
-
-class Blocks(NamedTuple):
-    """Blocks of whole vectors, at most ``MAX_BLOCKS``: each vector of features has one draw."""
-
-    count: Any
-    of_vector: Any
-
-
-class Features(NamedTuple):
-    """Every feature has its own draw; one lane serves two."""
-
-    unused: Any
-
-
-class Lanes(NamedTuple):
-    """Any other blocks: the lane counter and the half of the lane of each feature."""
-
-    counter: Any
-    shift: Any
-
-
-class Constant(NamedTuple):
-    """Multiply by one number, whatever is drawn."""
-
-    scale: Any
-
-
-class ConstantPerEdge(NamedTuple):
-    """Multiply by a number for every edge."""
-
-    scale: Any
-
-
-class Hard(NamedTuple):
-    """Multiply by ``above`` where a draw reaches the threshold, else by ``below``."""
-
-    threshold: Any
-    above: Any
-    below: Any
-
-
-class HardPerEdge(NamedTuple):
-    """The same with a threshold for every edge."""
-
-    threshold: Any
-    above: Any
-    below: Any
-
-
-class Concrete(NamedTuple):
-    """Multiply by the table's entry for the top bits of a draw.
-
-    Where the slope is wanted too, the table holds ``z`` up to one half and ``z - 1`` above: a
-    float32 near 1 has forgotten ``1 - z``, of which the slope is made.
-    """
-
-    table: Any
-
-
-class ConcretePerEdge(NamedTuple):
-    """Multiply by ``1 / (1 + odds[edge] * table[draw])``."""
-
-    table: Any
-    odds: Any
 
 
 def _lane_words(

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalisation
-from graphdrop.kernels import cpu, loops, tally
+from graphdrop.kernels import loops, passes, tally
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
@@ -190,8 +190,8 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
     per_edge = threshold.dim() == 1
     sums = np.zeros((tally.CHUNKS, 3), dtype=np.int64)
     each = np.zeros((len(read.destination) if per_edge else 0, 3), dtype=np.int64)
-    cpu._enter()
-    with cpu._one_at_a_time():
+    passes.enter()
+    with passes.one_at_a_time():
         tally.tally(
             (0,) * (count if 1 <= count <= 2 else LANES),
             read.destination.numpy(),

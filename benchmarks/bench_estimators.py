@@ -1,0 +1,120 @@
+"""The estimators: what a training step costs, and how much the gradient of a rate varies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop import load_dataset
+from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
+from graphdrop.graph import Graph
+from graphdrop.nn import GCN
+from graphdrop.rates import BetaBernoulliRate, LearnedRate, Rate
+from graphdrop.samplers import Draw, Drawn, GraphDropConnect
+from table import Report, Row
+from timing import best_of
+
+LAYERS, HIDDEN = 4, 128
+ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "Concrete": Concrete,
+    "ARM": ARM,
+    "DisARM": DisARM,
+    "REINFORCE": REINFORCE,
+}
+
+
+@dataclass
+class Problem:
+    """A network and what it is fitted to."""
+
+    name: str
+    model: GCN
+    x: Tensor
+    edges: Tensor | Graph
+    rows: Tensor
+    labels: Tensor
+
+    def loss(self, estimator: Estimator) -> Tensor:
+        draw = replace(self.model.next_draw(), temperature=estimator.temperature)
+
+        def run(antithetic: bool) -> tuple[Tensor, Sequence[Drawn]]:
+            tape: list[Drawn] = []
+            this: Draw = replace(draw, antithetic=antithetic, tape=tape)
+            out = self.model(self.x, self.edges, rows=self.rows, draw=this)
+            return nn.functional.cross_entropy(out, self.labels), tape
+
+        return estimator.loss(run)
+
+    def step(self, estimator: Estimator) -> Callable[[], None]:
+        optimiser = torch.optim.Adam(self.model.parameters(), lr=0.005)
+
+        def once() -> None:
+            optimiser.zero_grad()
+            self.loss(estimator).backward()
+            optimiser.step()
+
+        return once
+
+    def logit_gradients(self, estimator: Estimator, steps: int) -> Tensor:
+        """The gradient of every layer's keep logit, ``[steps, layers]``, from the same weights."""
+        logits = [layer.sampler.rate.keep_logit for layer in self.model.layers]
+        return torch.stack(
+            [torch.stack(torch.autograd.grad(self.loss(estimator), logits)) for _ in range(steps)]
+        ).double()
+
+
+def cora(rate: Rate) -> Problem:
+    data = load_dataset("cora").data
+    rows = data.train_mask.nonzero().flatten()
+    torch.manual_seed(0)
+    classes = int(data.y.max()) + 1
+    sampler = GraphDropConnect(rate, blocks=2)
+    model = GCN(data.x.shape[1], HIDDEN, classes, LAYERS, sampler, norm="row")
+    return Problem("Cora", model, data.x, data.edge_index, rows, data.y[rows])
+
+
+def toy(rate: Rate) -> Problem:
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 0]])
+    torch.manual_seed(0)
+    model = GCN(2, 2, 2, 2, GraphDropConnect(rate, blocks=2), norm="row")
+    x = torch.tensor([[1.0, -0.5], [0.3, 2.0], [-1.2, 0.7]])
+    return Problem("4 edges", model, x, edges, torch.arange(3), torch.tensor([0, 1, 0]))
+
+
+def variances(report: Report, problem: Problem, steps: int) -> None:
+    """How one step's gradient scatters, estimator by estimator and layer by layer."""
+    fit = problem.step(Concrete())
+    for _ in range(20):
+        fit()
+    samples = {name: problem.logit_gradients(make(), steps) for name, make in ESTIMATORS.items()}
+    for layer in range(len(problem.model.layers)):
+        arm = float(samples["ARM"][:, layer].std())
+        for name, gradient in samples.items():
+            spread = float(gradient[:, layer].std())
+            mean, error = float(gradient[:, layer].mean()), spread / steps**0.5
+            note = f"standard deviation {spread:.2g}, mean {mean:+.2g} ± {error:.1g}"
+            what = f"{problem.name}, layer {layer + 1}: variance of d loss / d logit, {name} / ARM"
+            report.add(Row(what, (spread / arm) ** 2, note=note))
+
+
+def main() -> bool:
+    report = Report("estimators", f"Estimators; on Cora {LAYERS} layers of {HIDDEN}, 2 blocks")
+    steps = {name: cora(BetaBernoulliRate()).step(make()) for name, make in ESTIMATORS.items()}
+    best = best_of(steps, seconds=0.2)
+    for name in list(ESTIMATORS)[1:]:
+        ratio, note = best[name] / best["Concrete"], f"{1e3 * best[name]:.3g} ms"
+        report.add(
+            Row(f"a step with {name} / with Concrete", ratio, 1.7 if name == "ARM" else None,
+                note=note)
+        )  # fmt: skip
+    variances(report, toy(LearnedRate(0.6)), 2000)
+    variances(report, cora(LearnedRate(0.6)), 200)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    raise SystemExit(not main())

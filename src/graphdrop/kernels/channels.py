@@ -1,0 +1,112 @@
+"""Channels and rules: which features share a draw, and how a draw becomes a multiplier.
+
+They are named tuples because Numba knows a named tuple by its type: the type picks the code, the
+fields bring the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from graphdrop.kernels.tiles import LANES
+
+MAX_BLOCKS = 2 * LANES  # what one vector of lanes can serve
+
+
+class Shared(NamedTuple):
+    """All features of an edge share draw 0."""
+
+    unused: Any
+
+
+class OneBlock(NamedTuple):
+    """The whole tile lies in block ``first``, one of at most 16."""
+
+    first: Any
+
+
+class TwoBlocks(NamedTuple):
+    """Two blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class FourBlocks(NamedTuple):
+    """Four blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class EightBlocks(NamedTuple):
+    """Eight blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
+"""Types of their own, since the number of blocks decides the code."""
+
+
+class Blocks(NamedTuple):
+    """Blocks of whole vectors, at most ``MAX_BLOCKS``: each vector of features has one draw."""
+
+    count: Any
+    of_vector: Any
+
+
+class Features(NamedTuple):
+    """Every feature has its own draw; one lane serves two."""
+
+    unused: Any
+
+
+class Lanes(NamedTuple):
+    """Any other blocks: the lane counter and the half of the lane of each feature."""
+
+    counter: Any
+    shift: Any
+
+
+class Constant(NamedTuple):
+    """Multiply by one number, whatever is drawn."""
+
+    scale: Any
+
+
+class ConstantPerEdge(NamedTuple):
+    """Multiply by a number for every edge."""
+
+    scale: Any
+
+
+class Hard(NamedTuple):
+    """Multiply by ``above`` where a draw reaches the threshold, else by ``below``."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class HardPerEdge(NamedTuple):
+    """The same with a threshold for every edge."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class Concrete(NamedTuple):
+    """Multiply by the table's entry for the top bits of a draw.
+
+    Where the slope is wanted too, the table holds ``z`` up to one half and ``z - 1`` above: a
+    float32 near 1 has forgotten ``1 - z``, of which the slope is made.
+    """
+
+    table: Any
+
+
+class ConcretePerEdge(NamedTuple):
+    """Multiply by ``1 / (1 + odds[edge] * table[draw])``."""
+
+    table: Any
+    odds: Any

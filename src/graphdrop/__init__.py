@@ -1,14 +1,66 @@
 """Learnable connection sampling and uncertainty for graph neural networks."""
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graphdrop.config import Config
     from graphdrop.data import Dataset, load_dataset
+    from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
+    from graphdrop.graph import Graph
+    from graphdrop.kernels.aggregate import aggregate
+    from graphdrop.metrics import calibration_error, pavpu, total_variation
+    from graphdrop.nn import GCN
+    from graphdrop.predict import Predictive, predict
+    from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+    from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
+    from graphdrop.train import Trainer, load, save
 
-__all__ = ["Dataset", "__version__", "load_dataset"]
+__all__ = [
+    "ARM",
+    "GCN",
+    "REINFORCE",
+    "BetaBernoulliRate",
+    "Concrete",
+    "Config",
+    "Dataset",
+    "DisARM",
+    "DropEdge",
+    "DropNode",
+    "DropOut",
+    "FixedRate",
+    "Graph",
+    "GraphDropConnect",
+    "LearnedRate",
+    "Predictive",
+    "Trainer",
+    "__version__",
+    "aggregate",
+    "calibration_error",
+    "load",
+    "load_dataset",
+    "pavpu",
+    "predict",
+    "save",
+    "total_variation",
+]
 __version__ = "0.1.0"
 
-_HOME = {"Dataset": "graphdrop.data", "load_dataset": "graphdrop.data"}
+_ROOMS = {
+    "config": ["Config"],
+    "data": ["Dataset", "load_dataset"],
+    "estimators": ["ARM", "REINFORCE", "Concrete", "DisARM"],
+    "graph": ["Graph"],
+    "kernels": ["aggregate"],
+    "metrics": ["calibration_error", "pavpu", "total_variation"],
+    "nn": ["GCN"],
+    "predict": ["Predictive", "predict"],
+    "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
+    "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect"],
+    "train": ["Trainer", "load", "save"],
+}
+_HOME = {name: f"graphdrop.{room}" for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
@@ -17,8 +69,28 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    return getattr(import_module(_HOME[name]), name)
+    room = import_module(_HOME[name])
+    return room if name == "predict" else getattr(room, name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+class _CallableRoom(ModuleType):
+    """The room `predict`, which is called as the function of that name in it."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.predict(*arguments, **options)
+
+
+class _Package(ModuleType):
+    """A package in which importing the room `predict` does not hide the function `predict`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "predict" and isinstance(value, ModuleType):
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

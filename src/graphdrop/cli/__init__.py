@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import graphdrop
-from graphdrop.cli import data
+from graphdrop.cli import data, runs, train
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"
@@ -20,6 +20,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+train.add_to(app)
+runs.add_to(app)
 app.add_typer(data.app, name="data")
 
 

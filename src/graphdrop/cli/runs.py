@@ -1,0 +1,170 @@
+"""`graphdrop evaluate` and `predict`: what a trained run says, on the screen and in a file."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from graphdrop.config import Config
+
+# What needs torch is imported by the command that needs it: --help and `data` start at once.
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from graphdrop.nn.methods import NamedGCN
+    from graphdrop.train.evaluation import Scores
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
+Samples = Annotated[
+    int | None, typer.Option(min=1, help="Monte Carlo samples, in place of the run's own number.")
+]
+
+
+def evaluate(run: Run, samples: Samples = None) -> None:
+    """Score the selected network of a run again, on its validation and test nodes."""
+    from graphdrop.train import evaluation  # noqa: PLC0415
+
+    chosen, model, data, header = _open(run, samples)
+    scores = {}
+    for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
+        rows = mask.nonzero().flatten()
+        prediction = evaluation.predictive(model, data, chosen, rows=rows)
+        scores[name] = evaluation.score(prediction, data.y[rows], chosen)
+    show_scores(chosen, scores, evaluation.drop_rates(model))
+    finished = "" if (run / "result.json").is_file() else " The run is not finished."
+    print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
+
+
+def predict(
+    run: Run,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The file to write: .csv, or .parquet with pyarrow."),
+    ],
+    samples: Samples = None,
+) -> None:
+    """Predict the class of every node with the selected network of a run.
+
+    Writes for each node its class, the probability of every class, the entropy of the prediction
+    and the mutual information between prediction and network, the part that more data would
+    settle; both in nats.
+    """
+    from graphdrop.train import evaluation  # noqa: PLC0415
+
+    write = _writer(output)
+    chosen, model, data, _ = _open(run, samples)
+    prediction = evaluation.predictive(model, data, chosen)
+    columns: dict[str, list[Any]] = {
+        "node": list(range(len(prediction.probabilities))),
+        "class": evaluation.decided(prediction, chosen).tolist(),
+    }
+    for number, probability in enumerate(prediction.probabilities.T.tolist()):
+        columns[f"probability_{number}"] = probability
+    columns["entropy"] = prediction.entropy.tolist()
+    columns["mutual_information"] = prediction.epistemic.tolist()
+    write(columns, output)
+    print(f"Wrote {len(columns['node'])} nodes to {output}.")
+
+
+def _open(run: Path, samples: int | None) -> tuple[Config, NamedGCN, Data, dict[str, Any]]:
+    """The settings of a run, its selected network and its data, which must be what it was."""
+    from graphdrop.train import inputs, provenance  # noqa: PLC0415
+    from graphdrop.train.checkpoint import load_with_header  # noqa: PLC0415
+    from graphdrop.train.folder import stored_config  # noqa: PLC0415
+
+    chosen = stored_config(run)
+    if samples is not None:
+        own = chosen.predict.model_copy(update={"samples": samples})
+        chosen = chosen.model_copy(update={"predict": own})
+    model, header = load_with_header(run)
+    dataset = inputs.load_for(chosen.data)
+    if provenance.fingerprint(dataset.data) != header["data"]["sha256"]:
+        raise ValueError(
+            f"{chosen.data.dataset} is no longer the data that {run} was trained on: its features, "
+            "edges, labels or split have changed"
+        )
+    return chosen, model, inputs.prepared(dataset.data, chosen.data), header
+
+
+def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:
+    """Print the scores on each part of the split, and the drop rate of each layer."""
+    model = chosen.model
+    title = f"{Path(chosen.data.dataset).stem}, {model.method}, {model.layers} layers"
+    table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
+    table.add_column("")
+    for column in ("accuracy", "NLL", "ECE", "PAvPU"):
+        table.add_column(column, justify="right")
+    for name, one in scores.items():
+        figures = (one.accuracy, one.nll, one.ece, one.pavpu)
+        table.add_row(name, *(f"{figure:.4f}" for figure in figures))
+    rates = Table(box=box.SIMPLE_HEAD)
+    rates.add_column("layer", justify="right")
+    rates.add_column("drop rate", justify="right")
+    for number, rate in enumerate(drop_rates, 1):
+        rates.add_row(str(number), "none" if rate is None else f"{rate:.4f}")
+    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False)
+    console.print(table)
+    console.print(rates)
+    axis = chosen.predict.pavpu_axis.replace("-", " ")
+    print(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
+    test = scores["test"]
+    if test.accuracy_vote != test.accuracy_mean:
+        print(
+            f"Test accuracy by majority vote: {test.accuracy_vote:.4f}, by the highest mean "
+            f"probability: {test.accuracy_mean:.4f}."
+        )
+
+
+Columns = dict[str, list[Any]]
+_PARQUET = "pyarrow.parquet"
+
+
+def _writer(output: Path) -> Callable[[Columns, Path], None]:
+    """What writes a file of this name; an error before any work if nothing can."""
+    if output.suffix == ".csv":
+        return _write_csv
+    if output.suffix != ".parquet":
+        raise ValueError(f"--output is {output}: give a name that ends in .csv or .parquet")
+    try:
+        import_module(_PARQUET)
+    except ImportError as error:
+        raise ValueError(
+            f"--output is {output} and pyarrow, which writes Parquet, is not installed: run "
+            "`pip install pyarrow`, or give a name that ends in .csv"
+        ) from error
+    return _write_parquet
+
+
+def _write_csv(columns: Columns, output: Path) -> None:
+    from graphdrop.train.archive import replace_file  # noqa: PLC0415
+
+    # Nine digits give every float32 back exactly.
+    text = [
+        [str(v) if isinstance(v, int) else f"{v:.9g}" for v in values]
+        for values in columns.values()
+    ]
+    lines = [",".join(columns), *(",".join(row) for row in zip(*text, strict=True))]
+    replace_file(output, ("\n".join(lines) + "\n").encode())
+
+
+def _write_parquet(columns: Columns, output: Path) -> None:
+    from graphdrop.train.archive import replace_file  # noqa: PLC0415
+
+    parquet, stream = import_module(_PARQUET), io.BytesIO()
+    parquet.write_table(import_module("pyarrow").table(columns), stream)
+    replace_file(output, stream.getvalue())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command `graphdrop` these verbs."""
+    app.command()(evaluate)
+    app.command()(predict)

@@ -1,0 +1,183 @@
+"""The methods by name: which sampler, which rate and which estimator make each of them.
+
+`METHODS` says how they differ in the network, `graphdrop.config.recipes` how they differ in their
+settings. To train `GCN-BBGDC` is to build the network below and to minimise the objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import torch
+
+from graphdrop.config import Method, ModelSettings
+from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
+from graphdrop.nn.models import GCN
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect, Sampler
+
+
+def _fixed(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
+    return FixedRate(1.0 - settings.drop)
+
+
+def _learned(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
+    return LearnedRate(1.0 - settings.drop, settings.entropy_weight)
+
+
+def _beta_bernoulli(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
+    return BetaBernoulliRate(settings.prior_alpha, settings.prior_beta)
+
+
+def _beta_bernoulli_per_edge(settings: ModelSettings, edges: int) -> Rate:
+    return BetaBernoulliRate(settings.prior_alpha, settings.prior_beta, entries=edges)
+
+
+def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
+    return DropEdge(
+        rate,
+        symmetric=settings.symmetric,
+        self_loops=settings.self_loops,
+        before_normalisation=settings.mask == "before",
+    )
+
+
+def _nodes(rate: Rate, settings: ModelSettings) -> Sampler:  # noqa: ARG001
+    return DropNode(rate, rescale=True)
+
+
+def _connections(rate: Rate, settings: ModelSettings) -> Sampler:
+    return GraphDropConnect(
+        rate,
+        blocks=None if settings.blocks == "feature" else settings.blocks,
+        first_blocks=None if settings.first_blocks == "feature" else settings.first_blocks,
+        symmetric=settings.symmetric,
+        self_loops=settings.self_loops,
+        before_normalisation=settings.mask == "before",
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method samples, at which rate, and how the gradient reaches that rate."""
+
+    sampler: Callable[[Rate, ModelSettings], Sampler] | None = None
+    rate: Callable[[ModelSettings, int], Rate] = _fixed
+    estimator: str | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether every edge has a rate of its own."""
+        return self.rate is _beta_bernoulli_per_edge
+
+
+# DropOut is in every network, at the rate `dropout`: GCN-DO is a GCN whose recipe sets that rate.
+METHODS: Mapping[Method, Parts] = {
+    Method.GCN: Parts(),
+    Method.GCN_DO: Parts(),
+    Method.GCN_DE: Parts(_edges),
+    Method.GCN_DO_DE: Parts(_edges),
+    Method.GCN_NS: Parts(_nodes),
+    Method.GCN_GDC: Parts(_connections),
+    Method.GCN_BBDE: Parts(_edges, _beta_bernoulli, "concrete"),
+    Method.GCN_BBGDC: Parts(_connections, _beta_bernoulli, "concrete"),
+    Method.GCN_BDE_ARM: Parts(_edges, _learned, "arm"),
+    Method.GCN_BBDE_ARM: Parts(_edges, _beta_bernoulli, "arm"),
+    Method.GCN_BBGDC_ARM: Parts(_connections, _beta_bernoulli, "arm"),
+    Method.GCN_BBDE_LOCAL: Parts(_edges, _beta_bernoulli_per_edge, "concrete"),
+    Method.GCN_BBGDC_LOCAL: Parts(_connections, _beta_bernoulli_per_edge, "concrete"),
+}
+
+ESTIMATORS: Mapping[str, Callable[[float], Estimator]] = {
+    "concrete": Concrete,
+    "arm": lambda _: ARM(),
+    "disarm": lambda _: DisARM(),
+    "reinforce": lambda _: REINFORCE(),
+}
+
+
+def find(name: str) -> Parts:
+    """The parts of a method, or an error that lists the names."""
+    if name not in METHODS:
+        raise ValueError(f"method is {name!r}: give one of {', '.join(METHODS)}")
+    return METHODS[Method(name)]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All that it takes to build a network again: its settings and the sizes of its data."""
+
+    settings: ModelSettings
+    in_features: int
+    out_features: int
+    edges: int
+    """Edges of the training graph, self-loops included; only a rate per edge depends on it."""
+
+    def build(self, seed: int = 0) -> NamedGCN:
+        """A network with fresh weights, the same ones for the same seed."""
+        settings, parts = self.settings, find(self.settings.method)
+        if parts.local and settings.mask == "before" and settings.norm != "row":
+            raise ValueError(
+                f'model.mask is "before" and model.norm "{settings.norm}", which {settings.method} '
+                'cannot train with: set model.mask = "after" or model.norm = "row"'
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            rate = parts.rate(settings, self.edges)
+            network = NamedGCN(
+                self.in_features,
+                settings.hidden,
+                self.out_features,
+                settings.layers,
+                parts.sampler(rate, settings) if parts.sampler else None,
+                dropout=settings.dropout,
+                norm=settings.norm,
+                residual=settings.residual,
+                init=settings.init,
+                bias=settings.bias,
+                seed=seed,
+            )
+        if network.temperature is not None:
+            network.temperature = settings.temperature if parts.estimator == "concrete" else None
+        network.blueprint = self
+        return network
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return asdict(self) | {"settings": self.settings.model_dump(mode="json")}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The blueprint that `as_json` wrote."""
+        settings = ModelSettings.model_validate(values["settings"])
+        return cls(**{**values, "settings": settings})
+
+
+class NamedGCN(GCN):
+    """A GCN that was built by the name of its method, and can be built again."""
+
+    blueprint: Blueprint
+
+
+def estimator(settings: ModelSettings, name: str = "method") -> Estimator | None:
+    """How the gradient reaches the method's rates; `None` where they are fixed.
+
+    `name` may ask for another estimator than the method's own: `concrete`, `arm`, `disarm` or
+    `reinforce`.
+    """
+    own = find(settings.method).estimator
+    if own is None:
+        if name != "method":
+            raise ValueError(
+                f'train.estimator is "{name}", but {settings.method} has no rate to learn: '
+                'leave it at "method"'
+            )
+        return None
+    chosen = own if name == "method" else name
+    if chosen not in ESTIMATORS:
+        raise ValueError(
+            f'train.estimator is "{name}": give one of method, {", ".join(ESTIMATORS)}'
+        )
+    return ESTIMATORS[chosen](settings.temperature)

@@ -1,0 +1,7 @@
+"""Training: the objective, the trainer, checkpoints, and trained networks as files."""
+
+from graphdrop.train.checkpoint import load, save
+from graphdrop.train.objective import Objective
+from graphdrop.train.trainer import DivergedError, Result, Trainer
+
+__all__ = ["DivergedError", "Objective", "Result", "Trainer", "load", "save"]

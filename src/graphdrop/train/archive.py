@@ -1,0 +1,84 @@
+"""One file of tensors and JSON that is either whole or not there, and is checked when read.
+
+The format is safetensors: nothing in it can run. The JSON stands in the header's metadata, with a
+checksum over all names, shapes, values and the JSON itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+_KEY = "graphdrop"
+_CHECKSUM = "sha256"
+
+
+class DamagedError(ValueError):
+    """A file that is cut short, was changed, or is something else altogether."""
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file beside, wait until the disk has it, and give it its name at once."""
+    beside = path.with_name(f".{path.name}.tmp")
+    with beside.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in a folder, where the system can tell."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Write tensors and what is to be known of them; the same content gives the same bytes."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    text = json.dumps(header, sort_keys=True)
+    # One key only: the order of several would change from run to run.
+    metadata = {_KEY: json.dumps({"header": text, _CHECKSUM: _checksum(plain, text)})}
+    replace_file(path, safetensors.torch.save(plain, metadata))
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the header of a file, or a `DamagedError` that says what is wrong."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{path} is cut short or not a checkpoint ({error})") from error
+    try:
+        stored = json.loads(metadata[_KEY])
+        text, expected = stored["header"], stored[_CHECKSUM]
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise DamagedError(f"{path} was not written by graphdrop, or its header is lost") from error
+    if _checksum(tensors, text) != expected:
+        raise DamagedError(f"{path} was changed since it was written: its checksum is wrong")
+    header: dict[str, Any] = json.loads(text)
+    return tensors, header
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

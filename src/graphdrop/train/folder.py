@@ -1,0 +1,52 @@
+"""A run's folder: its settings, its checkpoints, its metrics and its result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from graphdrop import config as settings
+from graphdrop.config import Config
+from graphdrop.train.archive import replace_file
+
+CONFIG, RESULT = "config.toml", "result.json"
+
+
+def stored_config(folder: str | Path) -> Config:
+    """The settings of the run in a folder."""
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder} has no {CONFIG}: give the folder of a run (--out of train)")
+    return settings.settle(settings.read(path))
+
+
+def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
+    """Make a folder this run's own, or find that it is; nothing in it is ever overwritten."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: give a folder that is new or empty")
+    # All that a run killed in its first moment can leave behind.
+    leftover = folder / f".{CONFIG}.tmp"
+    held = [path for path in folder.iterdir() if path != leftover] if folder.exists() else []
+    if held and not resume:
+        raise ValueError(
+            f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "
+            "else give another folder"
+        )
+    if held:
+        changed = settings.differences(stored_config(folder), config)
+        if changed:
+            raise ValueError(
+                f"{folder} has a run with another {', '.join(changed)}: a run goes on with its own "
+                "settings, so leave these out, or give another folder"
+            )
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / CONFIG, settings.to_toml(config).encode())
+    return folder
+
+
+def write_result(folder: Path, result: dict[str, Any]) -> None:
+    """Write what came out of a run."""
+    replace_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())

@@ -1,0 +1,45 @@
+"""The graph that a run reads: loaded as its settings say, its features as they want them."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.config import DataSettings
+from graphdrop.data import Dataset, load_dataset
+
+
+def load_for(settings: DataSettings) -> Dataset:
+    """The dataset that the settings name, with its split."""
+    return load_dataset(
+        settings.dataset, settings.root or None, settings.split, settings.split_seed
+    )
+
+
+def prepared(data: Data, settings: DataSettings) -> Data:
+    """The same graph, with its features as stored or with rows that sum to 1."""
+    if settings.features == "stored":
+        return data
+    data = copy.copy(data)
+    data.x = row_normalised(data.x)
+    return data
+
+
+def row_normalised(x: Tensor) -> Tensor:
+    """Every row divided by its sum; a row whose sum is not above 0 stays as it is."""
+    if x.layout is torch.strided:
+        return x / _divisor(x.sum(1))[:, None]
+    x = x.to_sparse_csr()
+    length = x.crow_indices().diff()
+    row = torch.arange(x.shape[0]).repeat_interleave(length)
+    total = torch.zeros(x.shape[0], dtype=x.dtype).index_add_(0, row, x.values())
+    return torch.sparse_csr_tensor(
+        x.crow_indices(), x.col_indices(), x.values() / _divisor(total)[row], x.shape
+    )
+
+
+def _divisor(total: Tensor) -> Tensor:
+    return torch.where(total > 0.0, total, 1.0)

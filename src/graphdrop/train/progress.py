@@ -1,0 +1,82 @@
+"""How a run looks while it goes on: a live bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from graphdrop.train.selection import Selection
+
+LINE_SECONDS = 30.0
+"""Without a terminal, a line is printed no more often than this."""
+
+
+class Progress:
+    """Shows epochs, time left, validation figures and learned drop rates, on stderr."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._bar: Bar | None = None
+        self._epochs = 0
+        self._note = ""
+        self._printed = 0.0
+
+    def start(self, epochs: int, done: int) -> None:
+        """Begin to show a run of so many epochs, some of which may be done."""
+        self._epochs, self._printed = epochs, time.monotonic()
+        if self._console.is_terminal:
+            columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
+            note = TextColumn("{task.description}", markup=False)
+            self._bar = Bar(*columns, note, console=self._console, transient=True)
+            self._bar.start()
+            self._bar.add_task("", total=epochs, completed=done)
+
+    def update(self, line: Mapping[str, Any], selection: Selection) -> None:
+        """Show the epoch that this line of metrics is about."""
+        if "validation" in line:
+            self._note = describe(line, selection)
+        if self._bar is not None:
+            task = self._bar.task_ids[0]
+            self._bar.update(task, completed=line["epoch"], description=self._note)
+        elif time.monotonic() - self._printed >= LINE_SECONDS and "validation" in line:
+            self._printed = time.monotonic()
+            self.say(f"epoch {line['epoch']} of {self._epochs}: {self._note}")
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bar if there is one."""
+        self._console.print(text, soft_wrap=True)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class Silent(Progress):
+    """Shows nothing but what must be said."""
+
+    def start(self, epochs: int, done: int) -> None:
+        """Nothing."""
+
+    def update(self, line: Mapping[str, Any], selection: Selection) -> None:
+        """Nothing."""
+
+
+def describe(line: Mapping[str, Any], selection: Selection) -> str:
+    """The latest evaluation in a few words."""
+    now = line["validation"]["accuracy"]
+    return (
+        f"validation {now:.3f}, best {selection.accuracy:.3f} after {selection.epoch}, "
+        f"drop {in_words(line['drop_rates'])}"
+    )
+
+
+def in_words(drop_rates: Sequence[float | None]) -> str:
+    """The drop rate of every layer, such as `0.42 0.31`."""
+    return " ".join("none" if rate is None else f"{rate:.2f}" for rate in drop_rates)

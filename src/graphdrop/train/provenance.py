@@ -1,0 +1,44 @@
+"""Where a figure comes from: a fingerprint of the data, and the versions of what computed it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import version
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import graphdrop
+
+_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "safetensors")
+_ARRAYS = ("x", "edge_index", "edge_weight", "y", "train_mask", "val_mask", "test_mask")
+
+
+def versions() -> dict[str, str]:
+    """The versions of this package and of those that its numbers depend on."""
+    own = {"graphdrop": graphdrop.__version__, "python": platform.python_version()}
+    return own | {package: version(package) for package in _PACKAGES}
+
+
+def fingerprint(data: Data) -> str:
+    """The sha256 of all that a run reads from a graph: features, edges, labels and split."""
+    digest = hashlib.sha256()
+    for name in _ARRAYS:
+        tensor = data.get(name)
+        if tensor is None:
+            continue
+        for part in _parts(tensor):
+            digest.update(f"{name} {part.dtype} {tuple(part.shape)}\n".encode())
+            digest.update(part.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    if tensor.layout is torch.sparse_csr:
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    whole = tensor.to_sparse(layout=torch.sparse_coo).coalesce()
+    return whole.indices(), whole.values()

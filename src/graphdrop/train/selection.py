@@ -1,0 +1,36 @@
+"""Which state is kept, and when to stop: decided by validation figures alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphdrop.config import TrainSettings
+
+
+@dataclass
+class Selection:
+    """The best evaluation so far. Epochs count from 1: the number of epochs that were trained."""
+
+    epoch: int = 0
+    """After which the best state was reached; 0 before the first evaluation."""
+    accuracy: float = 0.0
+    nll: float = 0.0
+
+    def offer(self, epoch: int, accuracy: float, nll: float, settings: TrainSettings) -> bool:
+        """Take an evaluation if it is better than all before; ties go to the lower NLL."""
+        if self.epoch and not _rank(accuracy, nll, settings) > _rank(
+            self.accuracy, self.nll, settings
+        ):
+            return False
+        self.epoch, self.accuracy, self.nll = epoch, accuracy, nll
+        return True
+
+    def exhausted(self, epoch: int, settings: TrainSettings) -> bool:
+        """Whether patience is over after this many epochs."""
+        if not settings.patience or epoch < settings.min_epochs:
+            return False
+        return epoch - self.epoch >= settings.patience
+
+
+def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, float]:
+    return (accuracy, -nll) if settings.select == "accuracy" else (-nll, accuracy)

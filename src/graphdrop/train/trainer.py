@@ -1,0 +1,299 @@
+"""`Trainer`: fit a method to a dataset, from the first weights to the scores on the test nodes.
+
+    graphdrop train --dataset cora --method GCN-BBGDC --layers 4 --out runs/a
+
+    Trainer(Config(model={"method": "GCN-BBGDC"}), load_dataset("cora"), "runs/a").fit()
+
+Full batch: every epoch is one step of Adam on all training nodes, computed from just the part of
+the graph that they read. Nothing here draws from torch's generator: the first weights come from
+the seed, and every mask from the seed and the number of the step. So a run that goes on from a
+checkpoint ends as it would have ended.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import get_total_norm
+
+from graphdrop import metrics
+from graphdrop.config import Config
+from graphdrop.data import Dataset
+from graphdrop.nn.methods import Blueprint, estimator, find
+from graphdrop.samplers import Drawn
+from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
+from graphdrop.train.evaluation import Scores
+from graphdrop.train.journal import Journal
+from graphdrop.train.objective import Objective
+from graphdrop.train.progress import Progress
+from graphdrop.train.selection import Selection
+
+WHAT_TO_TRY = {
+    "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
+    "kl": "lower train.learning_rate or objective.kl_weight, or raise objective.warmup",
+    "l2": "lower train.learning_rate or objective.l2",
+}
+
+
+class DivergedError(ValueError):
+    """A run in which a number became infinite or undefined."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a run: the scores of the state that was best on the validation nodes."""
+
+    validation: Scores
+    test: Scores
+    drop_rates: list[float | None]
+    """Expected drop rate of each layer; None where it drops nothing."""
+    selected_epoch: int
+    epochs: int
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return asdict(self)
+
+
+class Trainer:
+    """Trains a method as its settings say.
+
+    Args:
+        config: all settings of the run.
+        dataset: the graph, with its split; by default the one that `config.data` names.
+        run_folder: where settings, metrics, checkpoints and the result go; `None` keeps all in
+            memory.
+        resume: go on with the run in the folder, if there is one.
+        progress: how the run is shown; by default a bar on a terminal.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dataset: Dataset | None = None,
+        run_folder: str | Path | None = None,
+        *,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        dataset = dataset or inputs.load_for(config.data)
+        self.config, self.dataset = config, dataset
+        self.progress = progress or Progress()
+        self.data = inputs.prepared(dataset.data, config.data)
+        self.fingerprint = provenance.fingerprint(dataset.data)
+        split = dataset.split
+        parts = {"train": split.train, "validation": split.val, "test": split.test}
+        # The same tensors in every call: what was worked out for them is then found again.
+        self.rows = {name: mask.nonzero().flatten() for name, mask in parts.items()}
+        for name, rows in self.rows.items():
+            if not len(rows):
+                raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
+        self.labels = self.data.y[self.rows["train"]]
+
+        local = find(config.model.method).local
+        edges = dataset.graph.num_edges if local else 0
+        sizes = int(self.data.x.shape[1]), dataset.num_classes, edges
+        self.model = Blueprint(config.model, *sizes).build(config.seed)
+        self.estimator = estimator(config.model, config.train.estimator)
+        self.model.temperature = self.estimator.temperature if self.estimator else None
+        self.objective = Objective(config.objective, self.model, len(self.labels))
+        rate = config.train.learning_rate
+        self.optimiser = torch.optim.Adam(self.model.parameters(), rate, fused=True)
+
+        self.epoch = 0
+        self.finished = False
+        self.selection = Selection()
+        self.best: dict[str, Tensor] = {}
+        self.seconds = 0.0
+        self.folder = None
+        if run_folder is not None:
+            self.folder = folder.claim(run_folder, config, resume=resume)
+            if resume:
+                self._restore(self.folder)
+
+    def fit(self) -> Result:
+        """Train to the end, then score the selected state on validation and test nodes."""
+        settings = self.config.train
+        self.journal = Journal(self.folder, self.epoch, tensorboard=settings.tensorboard)
+        self._kept = time.monotonic()
+        self._started = self._kept - self.seconds
+        self.progress.start(settings.epochs, self.epoch)
+        try:
+            while not self.finished:
+                self._train_epoch()
+        finally:
+            self.progress.stop()
+            self.journal.close()
+        return self._conclude()
+
+    def _train_epoch(self) -> None:
+        settings = self.config.train
+        line: dict[str, Any] = self._step()
+        self.epoch += 1
+        line = {"epoch": self.epoch, **line}
+        if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
+            line |= self._evaluate()
+            self.finished = self.selection.exhausted(self.epoch, settings)
+        self.finished |= self.epoch == settings.epochs
+        self.journal.write({**line, "seconds": round(time.monotonic() - self._started, 3)})
+        self.progress.update(line, self.selection)
+        due = time.monotonic() - self._kept >= settings.checkpoint_seconds
+        if self.folder is not None and (due or self.finished):
+            self._keep(self.folder)
+
+    def _step(self) -> dict[str, float]:
+        """One step of Adam; the terms of its loss by name."""
+        self.model.train()
+        draw = self.model.next_draw()
+        tapes: list[list[Drawn]] = []
+
+        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
+            tapes.append([])
+            logits = self.model(
+                self.data.x,
+                self.data.edge_index,
+                self.data.get("edge_weight"),
+                rows=self.rows["train"],
+                draw=replace(draw, antithetic=antithetic, tape=tapes[-1]),
+            )
+            return cross_entropy(logits, self.labels), tapes[-1]
+
+        nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
+        terms = self.objective(nll, tapes[0], self.epoch)
+        loss = torch.stack(list(terms.values())).sum()
+        values = {name: float(term.detach()) for name, term in terms.items()}
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise self._diverged(f"the term {name} is {value}", WHAT_TO_TRY[name])
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
+        if not torch.isfinite(get_total_norm(list(gradients.values()))):
+            self._check_finite("the gradient of", gradients)
+            raise self._diverged("the gradient overflows", "lower train.learning_rate")
+        self.optimiser.step()
+        return {"loss": float(loss.detach()), **values}
+
+    def _evaluate(self) -> dict[str, Any]:
+        """Score the present state on the validation nodes, and keep it if it is the best."""
+        self._check_finite("", self.model.state_dict())
+        rows, settings = self.rows["validation"], self.config.train
+        prediction = evaluation.predictive(
+            self.model, self.data, self.config, rows=rows, samples=settings.samples
+        )
+        labels = self.data.y[rows]
+        accuracy = evaluation.accuracy(evaluation.decided(prediction, self.config), labels)
+        nll = float(metrics.nll(prediction.probabilities, labels))
+        if self.selection.offer(self.epoch, accuracy, nll, settings):
+            self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
+        return {
+            "validation": {"accuracy": accuracy, "nll": nll},
+            "drop_rates": evaluation.drop_rates(self.model),
+        }
+
+    def _conclude(self) -> Result:
+        self.model.load_state_dict(self.best)
+        self.model.eval()
+        scores = {
+            name: evaluation.score(
+                evaluation.predictive(self.model, self.data, self.config, rows=self.rows[name]),
+                self.data.y[self.rows[name]],
+                self.config,
+            )
+            for name in ("validation", "test")
+        }
+        self.seconds = round(time.monotonic() - self._started, 3)
+        result = Result(
+            **scores,
+            drop_rates=evaluation.drop_rates(self.model),
+            selected_epoch=self.selection.epoch,
+            epochs=self.epoch,
+            seconds=self.seconds,
+        )
+        if self.folder is not None:
+            about = self._provenance()
+            about["data"] |= {"name": self.dataset.name, "files": dict(self.dataset.checksums)}
+            seed = self.config.seed
+            folder.write_result(self.folder, {**result.as_json(), "seed": seed, **about})
+        return result
+
+    def _provenance(self) -> dict[str, Any]:
+        return {
+            "data": {"sha256": self.fingerprint},
+            "versions": provenance.versions(),
+            "config": self.config.model_dump(mode="json"),
+        }
+
+    def _keep(self, path: Path) -> None:
+        """Write a checkpoint from which the run goes on as if it had never stopped."""
+        state = self.model.state_dict()
+        self._check_finite("", state)
+        self.journal.flush()
+        about = self._provenance()
+        if self.best:
+            selected = {"epoch": self.selection.epoch, **about}
+            checkpoint.write_model(
+                path / checkpoint.BEST, self.model.blueprint, self.best, selected
+            )
+        states = {
+            "model": state,
+            "best": self.best,
+            "optimiser": checkpoint.optimiser_state(self.optimiser),
+            "estimator": self.estimator.state_dict() if self.estimator else {},
+        }
+        header = {
+            "kind": "training",
+            "epoch": self.epoch,
+            "finished": self.finished,
+            "selection": asdict(self.selection),
+            "seconds": round(time.monotonic() - self._started, 3),
+            **about,
+        }
+        checkpoint.keep(path, checkpoint.joined(states), header)
+        self._kept = time.monotonic()
+
+    def _restore(self, path: Path) -> None:
+        contents = checkpoint.newest(path, self.progress.say)
+        if contents is None:
+            return
+        tensors, header = contents
+        if header["data"]["sha256"] != self.fingerprint:
+            raise ValueError(
+                f"{path} was trained on other data than {self.dataset.name} is now: its features, "
+                "edges, labels or split have changed; give the same data, or another folder"
+            )
+        for package, version in provenance.versions().items():
+            if version != (then := header["versions"].get(package)):
+                self.progress.say(f"{package} was {then} and is {version}: bits may differ")
+        states = checkpoint.parted(tensors)
+        self.model.load_state_dict(states["model"])
+        self.best = states.get("best", {})
+        checkpoint.restore_optimiser(self.optimiser, states["optimiser"])
+        if self.estimator is not None:
+            self.estimator.load_state_dict(states.get("estimator", {}))
+        self.epoch, self.finished = header["epoch"], header["finished"]
+        self.selection = Selection(**header["selection"])
+        self.seconds = header["seconds"]
+
+    def _check_finite(self, what: str, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                problem = f"{what} {name} is not finite".strip()
+                raise self._diverged(problem, "lower train.learning_rate")
+
+    def _diverged(self, problem: str, advice: str) -> DivergedError:
+        left = ""
+        if self.folder is not None and (self.folder / checkpoint.LAST).exists():
+            left = f"; the last good checkpoint is {self.folder / checkpoint.LAST}"
+        return DivergedError(
+            f"training diverged in epoch {self.epoch + 1}: {problem}. What to try: {advice}{left}"
+        )

@@ -104,20 +104,20 @@ class SamplerContract(ABC):
         draw: Draw | None,
         layer: int = 0,
         graph: Graph | None = None,
-        outputs: int = OUTPUTS,
+        features: int = FEATURES,
     ) -> Tensor:
-        """A layer's mask written out in float64, `[connections, FEATURES, outputs]`."""
+        """A layer's mask written out in float64, `[connections, features, OUTPUTS]`."""
         graph = graph or town()
-        return self.written(sampler.mask(graph, draw, layer), graph, outputs)
+        return self.written(sampler.mask(graph, draw, layer), graph, features)
 
-    def written(self, mask: Mask, graph: Graph, outputs: int = OUTPUTS) -> Tensor:
-        width = FEATURES * (outputs if self.pairs else 1)
+    def written(self, mask: Mask, graph: Graph, features: int = FEATURES) -> Tensor:
+        width = features * (OUTPUTS if self.pairs else 1)
         values = materialise(graph, mask, width, dtype=torch.float64)
-        values = values.view(graph.num_edges, FEATURES, -1)
-        return values.expand(graph.num_edges, FEATURES, outputs)
+        values = values.view(graph.num_edges, features, -1)
+        return values.expand(graph.num_edges, features, OUTPUTS)
 
     def matrices(self, mask: Tensor, scale: float | Tensor = 1.0) -> Tensor:
-        """The matrix of each pair of features, `[FEATURES, outputs, n, n]`."""
+        """The matrix of each pair of features, `[features, OUTPUTS, n, n]`."""
         return scale * masked_matrices(TOWN, NORM, mask, before=self.before_normalisation)
 
     def scale(self, sampler: Sampler, draw: Draw, layer: int = 0) -> Tensor:
@@ -125,8 +125,8 @@ class SamplerContract(ABC):
         logit = sampler.mask(town(), draw, layer).keep_logit.double()
         return 1.0 / torch.sigmoid(logit) if self.rescale else torch.ones(())
 
-    def layer(self, rate: str, outputs: int = OUTPUTS) -> GCNLayer:
-        return GCNLayer(FEATURES, outputs, self.sampler(make_rate(rate)), bias=False)
+    def layer(self, rate: str) -> GCNLayer:
+        return GCNLayer(FEATURES, OUTPUTS, self.sampler(make_rate(rate)), bias=False)
 
     def probe(self, layer: GCNLayer, draw: Draw | None) -> Tensor:
         """The matrices that a layer multiplies by, found by feeding it one entry at a time."""
@@ -264,14 +264,14 @@ class SamplerContract(ABC):
         self, rate: str, temperature: float | None
     ) -> None:
         model = GCN(
-            FEATURES, FEATURES, OUTPUTS, 3, self.sampler(make_rate(rate)), norm=NORM, bias=False
+            FEATURES, OUTPUTS, OUTPUTS, 3, self.sampler(make_rate(rate)), norm=NORM, bias=False
         )
         x, draw = normal(TOWN.num_nodes, FEATURES, seed=4), Draw(6, 7, temperature=temperature)
         hidden = x.double()
         for number, layer in enumerate(model.layers):
             assert isinstance(layer, GCNLayer)
             assert layer.sampler is not None
-            mask = self.mask(layer.sampler, draw, number, outputs=layer.out_features)
+            mask = self.mask(layer.sampler, draw, number, features=layer.in_features)
             scale = self.scale(layer.sampler, draw, number)
             hidden = dense_layer(self.matrices(mask, scale), hidden, layer.weight)
             hidden = hidden if number == 2 else hidden.relu()

@@ -1,0 +1,179 @@
+"""What was worked out for a tensor is remembered as long as it lives and does not change."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.dense_layers import TOWN
+from contracts.masked_sums import normal
+from graphdrop.nn import GCN, SparseFeatures
+from graphdrop.nn.cache import CAPACITY, TensorCache
+
+
+class Counter:
+    """A result that is new every time it is made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> int:
+        self.made += 1
+        return self.made
+
+
+def test_a_result_is_made_once_for_each_owner_and_name() -> None:
+    cache, make, one, two = TensorCache(), Counter(), torch.zeros(1), torch.zeros(1)
+    assert [cache.get(make, one), cache.get(make, one)] == [1, 1]
+    assert cache.get(make, two) == 2
+    assert cache.get(make, one, None) == 1
+    assert cache.get(make, one, two) == 3
+    assert cache.get(make, one, extra="rows") == 4
+    assert cache.get(make, one) == 1
+
+
+def test_a_tensor_that_was_changed_in_place_is_another() -> None:
+    cache, make, tensor = TensorCache(), Counter(), torch.zeros(2, 2)
+    assert cache.get(make, tensor) == 1
+    tensor[0].add_(1.0)  # through a view
+    assert cache.get(make, tensor) == 2
+    assert cache.get(make, tensor) == 2
+
+
+def test_the_id_of_a_tensor_that_is_gone_names_nothing() -> None:
+    cache, make, seen = TensorCache(), Counter(), set()
+    for number in range(50):
+        tensor = torch.full((1,), float(number))
+        seen.add(id(tensor))
+        assert cache.get(make, tensor) == number + 1
+        del tensor
+    assert len(seen) < 50  # ids were indeed used again
+
+
+def test_what_belongs_to_tensors_that_are_gone_is_forgotten() -> None:
+    cache, tensor = TensorCache(), torch.zeros(1)
+    result = weakref.ref(cache.get(lambda: torch.ones(1), tensor))
+    gc.collect()
+    assert result() is not None
+    del tensor
+    cache.get(Counter(), torch.zeros(1))
+    gc.collect()
+    assert result() is None
+
+
+def test_the_oldest_results_make_room() -> None:
+    cache, make = TensorCache(), Counter()
+    tensors = [torch.zeros(1) for _ in range(CAPACITY + 1)]
+    for tensor in tensors:
+        cache.get(make, tensor)
+    assert cache.get(make, tensors[1]) == 2
+    assert cache.get(make, tensors[0]) == CAPACITY + 2
+
+
+def test_inference_tensors_are_never_remembered_since_their_changes_cannot_be_seen() -> None:
+    cache, make = TensorCache(), Counter()
+    with torch.inference_mode():
+        tensor = torch.zeros(1)
+        assert [cache.get(make, tensor), cache.get(make, tensor)] == [1, 2]
+        made = cache.get(lambda: torch.zeros(1), torch.zeros(1))
+    assert not made.is_inference()  # a training step may use it
+
+
+X, ROWS = normal(TOWN.num_nodes, 5), torch.tensor([1, 4])
+
+
+def fresh(model: GCN, *arguments: Tensor, rows: Tensor | None = None) -> Tensor:
+    """The same model's output when it remembers nothing."""
+    model._prepared = TensorCache()
+    out: Tensor = model(*(argument.clone() for argument in arguments), rows=rows)
+    return out
+
+
+@pytest.mark.parametrize("changed", ["x", "edge_index", "edge_weight"])
+@pytest.mark.parametrize("rows", [None, ROWS], ids=["all", "rows"])
+def test_a_model_notices_what_was_changed_in_place(changed: str, rows: Tensor | None) -> None:
+    model = GCN(5, 5, 3).eval()
+    arguments = {
+        "x": X * (X > 0.8),  # mostly zeros: multiplied as sparse
+        "edge_index": TOWN.edge_index.clone(),
+        "edge_weight": TOWN.edge_weight.clone(),
+    }
+    before = model(**arguments, rows=rows)
+    assert torch.equal(model(**arguments, rows=rows), before)
+    if changed == "edge_index":
+        arguments[changed][0, 1] = 4
+        arguments[changed][0, 4] = 1
+    else:
+        arguments[changed].mul_(torch.arange(1.0, arguments[changed].shape[-1] + 1.0))
+    after = model(**arguments, rows=rows)
+    assert not torch.allclose(after, before)
+    assert torch.equal(after, fresh(model, *arguments.values(), rows=rows))
+
+
+def test_a_model_notices_that_rows_were_changed_in_place() -> None:
+    model, rows = GCN(5, 5, 3).eval(), ROWS.clone()
+    model(X, TOWN.edge_index, rows=rows)
+    rows[0] = 3
+    torch.testing.assert_close(
+        model(X, TOWN.edge_index, rows=rows), model(X, TOWN.edge_index)[rows]
+    )
+
+
+def test_a_model_does_not_take_one_graph_for_another_when_memory_is_used_again() -> None:
+    model = GCN(5, 5, 3).eval()
+    for shift in range(12):
+        edges = (TOWN.edge_index + shift) % TOWN.num_nodes
+        out = model(X, edges, rows=ROWS)
+        del edges
+        gc.collect()
+        again = (TOWN.edge_index + shift) % TOWN.num_nodes
+        torch.testing.assert_close(out, GCN.forward(model, X, again)[ROWS])
+
+
+def test_a_model_does_not_take_one_matrix_of_features_for_another() -> None:
+    model = GCN(5, 5, 3).eval()
+    one = SparseFeatures.from_tensor(X)
+    two = one.scaled(torch.tensor(2.0))  # shares the places of its nonzeros with the first
+    first = model(one, TOWN.edge_index, rows=ROWS)
+    second = model(two, TOWN.edge_index, rows=ROWS)
+    torch.testing.assert_close(second, model(2.0 * X, TOWN.edge_index, rows=ROWS))
+    assert not torch.allclose(first, second)
+
+
+def test_a_model_follows_a_change_of_its_normalisation() -> None:
+    model = GCN(5, 5, 3).eval()
+    sym = model(X, TOWN.edge_index, TOWN.edge_weight)
+    model.norm = TOWN.graph("row").normalisation
+    row = model(X, TOWN.edge_index, TOWN.edge_weight)
+    assert not torch.allclose(row, sym)
+    assert torch.equal(row, model(X, TOWN.graph("row")))
+
+
+def test_a_model_keeps_no_features_alive() -> None:
+    model = GCN(5, 5, 3)
+    for x in (X.clone(), X * (X > 1.0)):
+        alive = weakref.ref(x)
+        model(x, TOWN.edge_index)
+        del x
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_model_sorts_the_edges_of_a_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, edges = GCN(5, 5, 3), X.clone(), TOWN.edge_index
+    made: list[object] = []
+    make = TensorCache.get
+
+    def spy(cache: TensorCache, *arguments: object, **options: object) -> object:
+        def counted() -> object:
+            made.append(options)
+            return arguments[0]()  # type: ignore[operator]
+
+        return make(cache, counted, *arguments[1:], **options)
+
+    monkeypatch.setattr(TensorCache, "get", spy)
+    for _ in range(3):
+        model(x, edges, rows=ROWS)
+    assert len(made) == 3  # the features, the graph and its part

@@ -1,0 +1,221 @@
+"""One graph convolution: both orders of work agree, sparse input or dense, and how it starts."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.dense_layers import TOWN
+from contracts.masked_sums import normal
+from graphdrop.draws import Mask
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate
+from graphdrop.nn import GCNLayer, Order, SparseFeatures, conv
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+
+NODES, FEATURES, OUTPUTS = TOWN.num_nodes, 5, 3
+SAMPLERS: dict[str, Sampler | None] = {
+    "none": None,
+    "dropout": DropOut(FixedRate(0.6)),
+    "learned dropout": DropOut(LearnedRate(0.6)),
+    "dropnode": DropNode(LearnedRate(0.6), rescale=True),
+    "dropedge": DropEdge(FixedRate(0.6)),
+    "dropedge before": DropEdge(LearnedRate(0.6), before_normalisation=True),
+    "one block": GraphDropConnect(BetaBernoulliRate(), blocks=1),
+    "two blocks": GraphDropConnect(BetaBernoulliRate(), blocks=2),
+    "three blocks before": GraphDropConnect(
+        LearnedRate(0.6), blocks=3, symmetric=True, before_normalisation=True
+    ),
+    "per feature": GraphDropConnect(FixedRate(0.6), blocks=None),
+}
+samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def results(
+    layer: GCNLayer, x: Tensor | SparseFeatures, draw: Draw | None
+) -> tuple[Tensor, list[Tensor]]:
+    """The output, and the gradients of all parameters that it has one for."""
+    layer.zero_grad()
+    out = layer(x, TOWN.graph(), draw, 1)
+    out.backward(normal(*out.shape, seed=9))
+    return out, [p.grad for p in layer.parameters() if p.grad is not None]
+
+
+def drawn(sampler: Sampler | None) -> Draw:
+    learned = sampler is not None and any(True for _ in sampler.rate.parameters())
+    return Draw(1, 2, temperature=0.67 if learned else None)
+
+
+@samplers
+@pytest.mark.parametrize("mean", [False, True], ids=["drawn", "mean"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_both_orders_of_work_agree_on_dense_and_sparse_input(
+    sampler: Sampler | None, mean: bool, sparse: bool
+) -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, sampler, dropout=DropOut(FixedRate(0.8)))
+    draw = None if mean else drawn(sampler)
+    x = normal(NODES, FEATURES, seed=1) * (normal(NODES, FEATURES, seed=2) > 0.0)
+    layer.order = Order.AGGREGATE_FIRST
+    wanted, wanted_gradients = results(layer, x, draw)
+    layer.order = Order.TRANSFORM_FIRST
+    found, gradients = results(layer, SparseFeatures.from_tensor(x) if sparse else x, draw)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradients, wanted_gradients, rtol=1e-4, atol=1e-5)
+    parameters = len(list(layer.parameters()))
+    assert mean or len(gradients) == parameters  # rates among them
+
+
+@pytest.mark.parametrize("order", [Order.AGGREGATE_FIRST, Order.TRANSFORM_FIRST])
+def test_both_orders_give_the_same_gradient_to_the_input(order: Order) -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, SAMPLERS["two blocks"])
+    x, draw = normal(NODES, FEATURES, seed=1).double().requires_grad_(), drawn(layer.sampler)
+    layer.double()
+    layer.order = order
+    assert torch.autograd.gradcheck(lambda x: layer(x, TOWN.graph().double(), draw), x)
+
+
+@pytest.mark.parametrize("order", [Order.AGGREGATE_FIRST, Order.TRANSFORM_FIRST])
+def test_a_mask_per_feature_of_one_feature_is_one_mask(order: Order) -> None:
+    layer = GCNLayer(1, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=None), bias=False)
+    layer.order = order
+    x, draw = normal(NODES, 1), Draw(1, 2)
+    assert layer.sampler is not None
+    summed = aggregate(TOWN.graph(), x, layer.sampler.mask(TOWN.graph(), draw, 0))
+    torch.testing.assert_close(layer(x, TOWN.graph(), draw), summed @ layer.weight)
+
+
+@dataclass
+class Spy:
+    """Notes the width of everything that is aggregated."""
+
+    widths: list[int] = field(default_factory=list)
+
+    def __call__(self, graph: Graph, x: Tensor, mask: Mask | None = None) -> Tensor:
+        self.widths.append(x.shape[1])
+        return aggregate(graph, x, mask)
+
+
+@pytest.mark.parametrize(
+    ("features", "outputs", "blocks", "width"),
+    [(12, 3, 1, 3), (3, 12, 1, 3), (12, 3, 2, 6), (12, 5, 3, 12), (12, 3, None, 12)],
+)
+def test_the_cheaper_order_is_taken(
+    features: int, outputs: int, blocks: int | None, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy()
+    monkeypatch.setattr(conv, "aggregate", spy)
+    layer = GCNLayer(features, outputs, GraphDropConnect(FixedRate(0.5), blocks=blocks))
+    layer(normal(NODES, features), TOWN.graph(), Draw(1, 1))
+    assert spy.widths == [width]
+
+
+def test_the_bias_is_added_once_after_the_sum_over_blocks() -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=3))
+    assert layer.bias is not None
+    assert layer.bias.shape == (1, OUTPUTS)
+    torch.nn.init.uniform_(layer.bias)
+    nothing = torch.zeros(NODES, FEATURES)
+    out = layer(nothing, TOWN.graph(), Draw(1, 1))
+    assert torch.equal(out, layer.bias.expand(NODES, OUTPUTS))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "blocks"),
+    [
+        (None, 1),
+        (DropOut(FixedRate(0.5)), 1),
+        (DropEdge(FixedRate(0.5)), 1),
+        (GraphDropConnect(FixedRate(0.5), blocks=2), 2),
+        (GraphDropConnect(FixedRate(0.5), blocks=None), FEATURES),
+    ],
+)
+def test_the_paper_starts_with_a_bias_for_every_block_and_sums_them(
+    sampler: Sampler | None, blocks: int
+) -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, sampler, init="paper")
+    assert layer.bias is not None
+    assert layer.bias.shape == (blocks, OUTPUTS)
+    out = layer(torch.zeros(NODES, FEATURES), TOWN.graph())
+    torch.testing.assert_close(out, layer.bias.sum(0).expand(NODES, OUTPUTS))
+
+
+def test_the_papers_weights_are_normal_with_variance_one_over_outputs() -> None:
+    layer = GCNLayer(800, 50, GraphDropConnect(FixedRate(0.5), blocks=400), init="paper")
+    weight = layer.weight.detach().flatten() * 50**0.5  # standard normal: 40,000 of them
+    assert abs(weight.mean().item()) < 4 / 200
+    assert weight.square().mean().item() == pytest.approx(1.0, abs=4 * 2**0.5 / 200)
+    assert weight.pow(4).mean().item() == pytest.approx(3.0, abs=4 * 96**0.5 / 200)
+    assert layer.bias is not None
+    bias = layer.bias.detach().flatten() * 50**0.5  # uniform in ±1: 20,000 of them
+    assert 0.999 < bias.abs().max().item() <= 1.0
+    assert abs(bias.mean().item()) < 4 * (1 / 3 / 20_000) ** 0.5
+    assert bias.square().mean().item() == pytest.approx(1 / 3, abs=4 * (4 / 45 / 20_000) ** 0.5)
+
+
+def test_glorot_weights_are_uniform_in_their_bound_and_biases_zero() -> None:
+    layer = GCNLayer(200, 50)
+    weight = layer.weight.detach() / math.sqrt(6 / 250)
+    assert 0.999 < weight.abs().max().item() <= 1.0
+    assert weight.square().mean().item() == pytest.approx(1 / 3, abs=0.012)
+    assert layer.bias is not None
+    assert not bool(layer.bias.any())
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("name", "products"), [("one block", 1), ("dropedge", 1), ("two blocks", 6), ("dropout", 3)]
+)
+def test_samples_share_the_product_that_no_mask_touches(
+    name: str, products: int, sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, SAMPLERS[name])
+    layer.order = Order.TRANSFORM_FIRST
+    dense = normal(NODES, FEATURES)
+    x = SparseFeatures.from_tensor(dense) if sparse else dense
+    draws, graph = [Draw(1, 1, sample) for sample in range(3)], TOWN.graph()
+    wanted = [layer(x, graph, draw) for draw in draws]
+    multiplied: list[Tensor] = []
+
+    def count(x: Tensor | SparseFeatures, weight: Tensor) -> Tensor:
+        multiplied.append(weight)
+        return product(x, weight)
+
+    product = conv._product
+    monkeypatch.setattr(conv, "_product", count)
+    with layer.keeping_product():
+        found = [layer(x, graph, draw) for draw in draws]
+    assert all(map(torch.equal, found, wanted))
+    assert len(multiplied) == products
+    with torch.no_grad():
+        layer.weight.add_(1.0)
+    assert not torch.allclose(layer(x, graph, draws[0]), wanted[0])  # nothing is kept afterwards
+
+
+def test_a_layer_says_what_it_cannot_take() -> None:
+    graph, sparse = TOWN.graph(), SparseFeatures.from_tensor(torch.eye(NODES, 100))
+    per_feature = GCNLayer(100, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=None))
+    with pytest.raises(ValueError, match=r"100 blocks over sparse input .*: use first_blocks=1"):
+        per_feature(sparse, graph, Draw(1, 1))
+    pairs = GCNLayer(100, OUTPUTS, GraphDropConnect(FixedRate(0.5), pairs=True))
+    with pytest.raises(ValueError, match=r"pairs=True draws for 100 x 3 pairs .* small dense"):
+        pairs(sparse, graph, Draw(1, 1))
+    with pytest.raises(ValueError, match=r"blocks must not exceed .*; got 9 blocks for 5 features"):
+        GCNLayer(5, 3, GraphDropConnect(FixedRate(0.5), blocks=9))(
+            normal(NODES, 5), graph, Draw(1, 1)
+        )
+    with pytest.raises(ValueError, match="'xavier' is not a valid Init"):
+        GCNLayer(5, 3, init="xavier")
+
+
+def test_pairs_are_refused_where_their_products_would_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer = GCNLayer(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(0.5), pairs=True))
+    x, graph = normal(NODES, FEATURES), TOWN.graph()
+    layer(x, graph, Draw(1, 1))
+    monkeypatch.setattr(conv, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
+    with pytest.raises(ValueError, match=r"use GraphDropConnect\(blocks=None\)"):
+        layer(x, graph, Draw(1, 1))

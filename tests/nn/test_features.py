@@ -1,0 +1,172 @@
+"""Sparse features are what the dense ones are, and never become dense."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.allocations import allocations
+from contracts.masked_sums import normal
+from graphdrop.nn import GCN, SparseFeatures, features
+from graphdrop.nn.features import drop_dense
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Draw, DropOut, GraphDropConnect
+
+csr_is_young = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+
+
+def matrix(rows: int = 7, columns: int = 5, seed: int = 1) -> Tensor:
+    """About half zeros, an empty row and an empty column."""
+    x = normal(rows, columns, seed=seed) * (normal(rows, columns, seed=seed + 1) > 0.0)
+    x[2], x[:, 3] = 0.0, 0.0
+    return x
+
+
+def dense(x: SparseFeatures) -> Tensor:
+    return x.matmul(torch.eye(x.shape[1]))
+
+
+def uncoalesced(x: Tensor) -> Tensor:
+    """The same matrix in two halves of every entry, and a zero that is stored."""
+    indices, values = x.to_sparse().indices(), x.to_sparse().values()
+    zero = torch.tensor([[0], [3]])
+    return torch.sparse_coo_tensor(
+        torch.cat([indices.flip(1), indices, zero], 1),
+        torch.cat([values.flip(0) / 2, values / 2, torch.zeros(1)]),
+        x.shape,
+        check_invariants=True,
+    )
+
+
+@csr_is_young
+@pytest.mark.parametrize(
+    "form", [torch.clone, Tensor.to_sparse, Tensor.to_sparse_csr, Tensor.to_sparse_csc, uncoalesced]
+)
+def test_features_can_come_in_any_layout(form: Callable[[Tensor], Tensor]) -> None:
+    x = matrix()
+    sparse = SparseFeatures.from_tensor(form(x))
+    assert sparse.shape == (7, 5)
+    assert sparse.matrix.num_edges == int(x.count_nonzero())
+    assert torch.equal(dense(sparse), x)
+
+
+def test_a_product_and_the_gradient_of_its_weights_are_the_dense_ones() -> None:
+    x, weight = matrix(), normal(5, 3, seed=4).requires_grad_()
+    gradient = normal(7, 3, seed=5)
+    product = SparseFeatures.from_tensor(x).matmul(weight)
+    torch.testing.assert_close(product, x @ weight)
+    (found,) = torch.autograd.grad(product, weight, gradient)
+    torch.testing.assert_close(found, x.T @ gradient)
+
+
+def test_rows_can_be_selected_in_any_order() -> None:
+    x, nodes = matrix(), torch.tensor([6, 2, 0, 3])
+    assert torch.equal(dense(SparseFeatures.from_tensor(x).select(nodes)), x[nodes])
+    assert SparseFeatures.from_tensor(x).select(nodes[:0]).shape == (0, 5)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 2), (2, 5), (3, 4), (1, 1)])
+def test_columns_can_be_selected(first: int, last: int) -> None:
+    x = matrix()
+    columns = SparseFeatures.from_tensor(x).columns(first, last)
+    assert columns.shape == (7, last - first)
+    assert torch.equal(dense(columns), x[:, first:last])
+
+
+@pytest.mark.parametrize("nodes", [None, torch.tensor([9, 4, 0, 3, 70_000, 1, 2])])
+@pytest.mark.parametrize(
+    "draw",
+    [None, Draw(1, 2), Draw(1, 2).opposite(), Draw(1, 2, temperature=0.67)],
+    ids=["mean", "hard", "opposite", "relaxed"],
+)
+def test_dropout_draws_the_same_for_sparse_and_dense_input(
+    draw: Draw | None, nodes: Tensor | None
+) -> None:
+    x = matrix()
+    sparse = SparseFeatures.from_tensor(x)
+    mask = DropOut(FixedRate(0.6)).mask(sparse.matrix, draw, 3)
+    wanted = drop_dense(x, mask, nodes)
+    assert 0.0 < float((wanted / x).nanmean()) < 1.0
+    torch.testing.assert_close(dense(sparse.drop(mask, nodes)), wanted)
+
+
+@pytest.mark.parametrize("run", [1, 3, 1 << 20])
+def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
+    run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "GATHERED_BYTES", run * 8 * 3)
+    x, weight, gradient = matrix(), normal(2, 3, seed=4), normal(7, 3, seed=5)
+    rate, factor = LearnedRate(0.6), torch.tensor(1.5, requires_grad=True)
+    sparse = SparseFeatures.from_tensor(x)
+    mask = DropOut(rate).mask(sparse.matrix, Draw(1, 2, temperature=0.67), 0)
+
+    def gradients(product: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(product, [rate.keep_logit, factor], gradient)
+
+    found = gradients(
+        sparse.drop(mask, None).scaled(factor).drop(mask, None).columns(1, 3).matmul(weight)
+    )
+    twice = drop_dense(drop_dense(x, mask, None), mask, None) * factor
+    wanted = gradients(twice[:, 1:3] @ weight)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@csr_is_young
+@pytest.mark.parametrize(
+    "form", [Tensor.to_sparse, Tensor.to_sparse_csr, SparseFeatures.from_tensor]
+)
+@pytest.mark.parametrize(
+    ("sampler", "dropout"),
+    [
+        (None, 0.5),
+        (DropOut(FixedRate(0.6)), 0.0),
+        (DropOut(BetaBernoulliRate()), 0.5),
+        (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5),
+    ],
+    ids=["dropout", "sampler", "learned", "blocks"],
+)
+@pytest.mark.parametrize("rows", [None, torch.tensor([4, 0])], ids=["all", "rows"])
+def test_a_network_computes_the_same_from_sparse_and_dense_input(
+    form: Callable[[Tensor], Tensor | SparseFeatures],
+    sampler: DropOut | GraphDropConnect | None,
+    dropout: float,
+    rows: Tensor | None,
+) -> None:
+    model = GCN(5, 5, 3, 2, sampler, dropout=dropout)
+    x, draw = matrix(), Draw(3, 4, temperature=model.temperature)
+    edges = torch.tensor([[0, 1, 1, 2, 3, 4, 5, 6], [1, 0, 2, 1, 4, 3, 6, 5]])
+
+    def results(x: Tensor | SparseFeatures) -> tuple[Tensor, ...]:
+        out = model(x, edges, rows=rows, draw=draw)
+        return out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))
+
+    # a gradient to the input is what sparse features do not give: these stay dense
+    wanted = results(x.requires_grad_())
+    torch.testing.assert_close(results(form(x.detach())), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sparse_input_never_becomes_dense() -> None:
+    nodes, columns, nonzeros = 20_000, 50_000, 200_000
+    generator = torch.Generator().manual_seed(0)
+    place = torch.stack(
+        [torch.randint(size, (nonzeros,), generator=generator) for size in (nodes, columns)]
+    )
+    edges = torch.randint(nodes, (2, 40_000), generator=generator)
+    model = GCN(columns, 5, 3, 2, DropOut(BetaBernoulliRate()), dropout=0.5)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+    rows = torch.arange(100)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        x = torch.sparse_coo_tensor(
+            place, torch.ones(nonzeros), (nodes, columns), check_invariants=True
+        )
+        (model(x, edges).square().mean() + model(x, edges, rows=rows).square().mean()).backward()
+        optimiser.step()
+
+    weight = next(model.parameters())
+    before = weight.detach().clone()
+    peak = allocations(step).peak
+    assert not torch.equal(weight, before)
+    assert peak < 100e6  # as one dense matrix the input alone has 4e9 bytes

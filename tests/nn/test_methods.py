@@ -1,0 +1,181 @@
+"""Each name builds the network, the rate and the estimator that the paper means by it."""
+
+import json
+
+import pytest
+import torch
+
+from graphdrop.config import Method, ModelSettings, settle
+from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
+from graphdrop.graph import Graph
+from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect
+
+EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
+GRAPH = Graph.from_edge_index(EDGES, 4)
+
+MEANING = {
+    "GCN": (None, None, None),
+    "GCN-DO": (None, None, None),
+    "GCN-DE": (DropEdge, FixedRate, None),
+    "GCN-DO-DE": (DropEdge, FixedRate, None),
+    "GCN-NS": (DropNode, FixedRate, None),
+    "GCN-GDC": (GraphDropConnect, FixedRate, None),
+    "GCN-BBDE": (DropEdge, BetaBernoulliRate, Concrete),
+    "GCN-BBGDC": (GraphDropConnect, BetaBernoulliRate, Concrete),
+    "GCN-BDE-ARM": (DropEdge, LearnedRate, ARM),
+    "GCN-BBDE-ARM": (DropEdge, BetaBernoulliRate, ARM),
+    "GCN-BBGDC-ARM": (GraphDropConnect, BetaBernoulliRate, ARM),
+    "GCN-BBDE-LOCAL": (DropEdge, BetaBernoulliRate, Concrete),
+    "GCN-BBGDC-LOCAL": (GraphDropConnect, BetaBernoulliRate, Concrete),
+}
+
+
+def settings_of(method: str, **changes) -> ModelSettings:
+    sizes = {"hidden": 6, "layers": 3}
+    return settle({"model": {"method": method, **sizes, **changes}}).model
+
+
+def build(method: str, seed: int = 0, **changes):
+    return Blueprint(settings_of(method, **changes), 5, 2, GRAPH.num_edges).build(seed)
+
+
+def test_every_name_is_known_and_none_besides():
+    assert set(METHODS) == set(Method) == set(MEANING)
+
+
+@pytest.mark.parametrize("method", MEANING)
+def test_a_name_means_its_sampler_its_rate_and_its_estimator(method):
+    sampler, rate, how = MEANING[method]
+    for layer in build(method).layers:
+        assert type(layer.sampler) is (sampler or type(None))
+        if sampler:
+            assert type(layer.sampler.rate) is rate
+    assert type(estimator(settings_of(method))) is (how or type(None))
+
+
+@pytest.mark.parametrize("method", MEANING)
+def test_dropout_is_in_the_methods_that_are_named_for_it(method):
+    rates = [layer.dropout and 1.0 - layer.dropout.rate.mean() for layer in build(method).layers]
+    assert rates == ([0.5] * 3 if "DO" in method.split("-") else [None] * 3)
+
+
+@pytest.mark.parametrize("method", MEANING)
+def test_a_training_pass_gives_every_learned_parameter_a_gradient(method):
+    network = build(method)
+    x = torch.rand(4, 5)
+    # Through the estimator, as training does: ARM reaches the rates of hard masks.
+    how = estimator(settings_of(method)) or REINFORCE()
+    draw = network.next_draw()
+
+    def run(antithetic):
+        tape = []
+        passes = type(draw)(draw.seed, draw.step, 0, how.temperature, antithetic, tape)
+        return network(x, EDGES, draw=passes).square().mean(), tape
+
+    how.loss(run).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+    rates = [p.grad for name, p in network.named_parameters() if ".rate." in name]
+    assert bool(rates) == (MEANING[method][2] is not None)
+    assert all(gradient.abs().sum() > 0 for gradient in rates)
+
+
+@pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-LOCAL"])
+def test_a_local_method_has_a_rate_for_every_edge_of_every_layer(method):
+    assert find(method).local
+    rates = [layer.sampler.rate for layer in build(method).layers]
+    assert [rate.entries for rate in rates] == [torch.Size((12,))] * 3  # 8 edges, 4 self-loops
+    assert len({id(rate) for rate in rates}) == 3
+
+
+def test_a_rate_is_not_shared_between_layers():
+    first, second, third = (layer.sampler.rate.a for layer in build("GCN-BBGDC").layers)
+    assert first != second
+    assert second != third
+
+
+def test_connections_take_every_option_of_the_settings():
+    changes = {"blocks": 3, "first_blocks": 2, "symmetric": True, "self_loops": False}
+    first, later, _ = (layer.sampler for layer in build("GCN-BBGDC", **changes).layers)
+    assert (first.blocks, later.blocks) == (2, 3)
+    assert later.symmetric
+    assert not later.self_loops
+    assert not later.before_normalisation
+    later = build("GCN-BBGDC", blocks="feature", mask="before").layers[1].sampler
+    assert later.blocks is None
+    assert later.before_normalisation
+
+
+def test_edges_take_every_option_of_the_settings():
+    plain = build("GCN-BBDE").layers[1].sampler
+    assert (plain.symmetric, plain.self_loops, plain.before_normalisation) == (False, True, False)
+    usual = build("GCN-DE").layers[1].sampler
+    assert usual.symmetric
+    assert usual.before_normalisation
+
+
+def test_rates_take_every_option_of_the_settings():
+    prior = build("GCN-BBDE", prior_alpha=0.5, prior_beta=2.0).layers[0].sampler.rate
+    assert (prior.prior_alpha, prior.prior_beta) == (0.5, 2.0)
+    fixed = build("GCN-DE", drop=0.3).layers[0].sampler.rate
+    assert fixed.mean().item() == pytest.approx(0.7)
+    learned = build("GCN-BDE-ARM", drop=0.3, entropy_weight=2.0).layers[0].sampler.rate
+    assert learned.mean().item() == pytest.approx(0.7)
+    assert learned.entropy_weight == 2.0
+
+
+def test_the_network_takes_every_option_of_the_settings():
+    changes = {"norm": "paper", "residual": True, "init": "glorot", "bias": False, "dropout": 0.25}
+    network = build("GCN-BBGDC", **changes)
+    assert (network.norm, network.residual) == ("paper", True)
+    assert [layer.bias for layer in network.layers] == [None] * 3
+    assert network.layers[0].init == "glorot"
+    assert network.layers[0].dropout.rate.mean() == 0.75
+
+
+def test_training_masks_are_relaxed_only_where_the_gradient_needs_it():
+    assert build("GCN-BBGDC", temperature=0.4).temperature == 0.4
+    assert build("GCN-BBGDC-ARM").temperature is None
+    assert build("GCN-DE").temperature is None
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_does():
+    torch.manual_seed(1)
+    one = build("GCN-BBGDC", seed=3).state_dict()
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    same = build("GCN-BBGDC", seed=3).state_dict()
+    assert torch.equal(torch.get_rng_state(), state)
+    other = build("GCN-BBGDC", seed=4).state_dict()
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["layers.0.weight"], other["layers.0.weight"])
+    assert one["stream"].tolist() == [3, 0]
+
+
+def test_a_blueprint_survives_json():
+    blueprint = build("GCN-BBGDC-LOCAL", blocks="feature").blueprint
+    assert Blueprint.from_json(json.loads(json.dumps(blueprint.as_json()))) == blueprint
+
+
+def test_another_estimator_can_be_asked_for():
+    settings = settings_of("GCN-BBGDC")
+    assert type(estimator(settings, "disarm")) is DisARM
+    assert type(estimator(settings, "reinforce")) is REINFORCE
+    assert estimator(settings_of("GCN-BBGDC", temperature=0.5), "concrete").temperature == 0.5
+    with pytest.raises(ValueError, match=r"train\.estimator is \"magic\": give one of method, con"):
+        estimator(settings, "magic")
+    with pytest.raises(ValueError, match=r"GCN-DE has no rate to learn"):
+        estimator(settings_of("GCN-DE"), "arm")
+
+
+def test_an_unknown_name_gets_the_list_of_names():
+    with pytest.raises(ValueError, match="method is 'GDC': give one of GCN, GCN-DO") as raised:
+        find("GDC")
+    assert all(method in str(raised.value) for method in METHODS)
+
+
+def test_a_rate_per_edge_refuses_what_it_cannot_train_with():
+    with pytest.raises(ValueError, match=r"model\.mask is \"before\" and model\.norm \"sym\""):
+        build("GCN-BBDE-LOCAL", mask="before", norm="sym")
+    build("GCN-BBDE-LOCAL", mask="before", norm="row")

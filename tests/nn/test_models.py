@@ -1,0 +1,263 @@
+"""A GCN is PyG's where it keeps everything, and what its formula says where it does not."""
+
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from contracts.dense_layers import TOWN, connections, hard_draw, masked_matrices
+from contracts.edge_lists import EdgeList
+from contracts.masked_sums import normal
+from graphdrop.draws import SOURCE_ONLY
+from graphdrop.graph import Graph
+from graphdrop.nn import GCN, GCNLayer, conv
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+
+NODES, FEATURES, HIDDEN, OUTPUTS = TOWN.num_nodes, 5, 4, 3
+ROADS = EdgeList(NODES, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)], [1.0] * 6)
+
+
+def layers_of(model: GCN) -> list[GCNLayer]:
+    layers = list(model.layers)
+    assert all(isinstance(layer, GCNLayer) for layer in layers)
+    return cast("list[GCNLayer]", layers)
+
+
+def bias_of(layer: GCNLayer) -> Tensor:
+    assert layer.bias is not None
+    return layer.bias
+
+
+def with_biases(model: GCN) -> GCN:
+    """The same model with biases other than 0, so that one sees them."""
+    for layer in layers_of(model):
+        torch.nn.init.normal_(bias_of(layer))
+    return model
+
+
+def pyg_convolutions(model: GCN) -> list[GCNConv]:
+    """PyG's layers with the same weights and biases."""
+    convolutions = []
+    for layer in layers_of(model):
+        convolution = GCNConv(layer.in_features, layer.out_features)
+        with torch.no_grad():
+            convolution.lin.weight.copy_(layer.weight.T)
+            convolution.bias.copy_(bias_of(layer)[0])
+        convolutions.append(convolution)
+    return convolutions
+
+
+@pytest.mark.parametrize("edges", [TOWN, ROADS], ids=["directed", "undirected"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_a_gcn_that_keeps_everything_is_pygs(edges: EdgeList, weighted: bool, layers: int) -> None:
+    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, layers))
+    weight = edges.edge_weight if weighted else None
+    x, gradient = normal(NODES, FEATURES, seed=1).requires_grad_(), normal(NODES, OUTPUTS, seed=2)
+    out = model(x, edges.edge_index, weight)
+    x_gradient, *gradients = torch.autograd.grad(out, [x, *model.parameters()], gradient)
+
+    hidden, convolutions = x, pyg_convolutions(model)
+    for number, convolution in enumerate(convolutions):
+        hidden = convolution(hidden if number == 0 else hidden.relu(), edges.edge_index, weight)
+    parameters = [p for c in convolutions for p in (c.lin.weight, c.bias)]
+    pyg_x_gradient, *pyg_gradients = torch.autograd.grad(hidden, [x, *parameters], gradient)
+
+    torch.testing.assert_close(out, hidden, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(x_gradient, pyg_x_gradient, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients, pyg_gradients, strict=True):
+        assert one.numel() == other.numel()
+        torch.testing.assert_close(one, other.t().reshape(one.shape), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["row", "sym", "paper"])
+def test_the_normalisation_is_the_models_whatever_the_graph_comes_as(norm: str) -> None:
+    model, x = GCN(FEATURES, HIDDEN, OUTPUTS, 1, norm=norm), normal(NODES, FEATURES)
+    wanted = masked_matrices(TOWN, norm) @ x.double() @ layers_of(model)[0].weight.double()
+    forms: list[tuple[Tensor | Graph, Tensor | None]] = [
+        (TOWN.edge_index, TOWN.edge_weight),
+        (TOWN.graph("row"), None),
+        (TOWN.graph("sym"), None),
+    ]
+    for edges, weight in forms:
+        torch.testing.assert_close(model(x, edges, weight).double(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_residual_adds_the_input_of_hidden_layers_of_one_width() -> None:
+    model = with_biases(GCN(FEATURES, FEATURES, OUTPUTS, 3, residual=True))
+    x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
+    hidden = x.double()
+    for number, layer in enumerate(layers_of(model)):
+        out = matrix @ hidden @ layer.weight.double() + bias_of(layer).double()
+        hidden = out if number == 2 else out.relu() + hidden
+    out = model(x, TOWN.edge_index, TOWN.edge_weight)
+    torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
+    narrow = GCN(FEATURES, HIDDEN, OUTPUTS, 2, residual=True)
+    plain = GCN(FEATURES, HIDDEN, OUTPUTS, 2)
+    plain.load_state_dict(narrow.state_dict())
+    assert torch.equal(narrow(x, TOWN.edge_index), plain(x, TOWN.edge_index))
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+@pytest.mark.parametrize("norm", ["row", "sym"])
+def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, before: bool) -> None:
+    sampler = DropEdge(FixedRate(0.7), before_normalisation=before)
+    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, 2, sampler, dropout=0.5, norm=norm))
+    x, draw = normal(NODES, FEATURES), Draw(1, 2)
+    hidden = x.double()
+    for number, layer in enumerate(layers_of(model)):
+        edge_key, entry_key = draw.key(number), draw.key(number + conv.DROPOUT_STREAM)
+        Z = torch.tensor(
+            [
+                hard_draw(edge_key, 0.7, max(v, u), min(v, u), rank)
+                for v, u, rank, _ in connections(TOWN)
+            ]
+        )
+        D = torch.tensor(
+            [
+                [hard_draw(entry_key, 0.5, SOURCE_ONLY, u, draw=i) for i in range(hidden.shape[1])]
+                for u in range(NODES)
+            ]
+        )
+        matrix = masked_matrices(TOWN, norm, Z, before=before)
+        out = matrix @ (D * hidden / 0.5) @ layer.weight.double() + bias_of(layer).double()
+        hidden = out.relu() if number == 0 else out
+    out = model(x, TOWN.edge_index, TOWN.edge_weight, draw=draw)
+    torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
+
+
+def test_a_prediction_without_sampling_uses_all_that_dropout_would_drop() -> None:
+    model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, DropOut(FixedRate(0.5)), dropout=0.5)
+    plain = GCN(FEATURES, HIDDEN, OUTPUTS, 2)
+    plain.load_state_dict(model.state_dict(), strict=False)
+    x = normal(NODES, FEATURES)
+    assert torch.equal(model.eval()(x, TOWN.edge_index), plain(x, TOWN.edge_index))
+
+
+def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> None:
+    model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, GraphDropConnect(BetaBernoulliRate())).eval()
+    x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
+    first, second = layers_of(model)
+    assert first.sampler is not None
+    assert second.sampler is not None
+    keeps = [sampler.rate.mean().double() for sampler in (first.sampler, second.sampler)]
+    assert keeps[0] != keeps[1]
+    hidden = (keeps[0] * matrix @ x.double() @ first.weight.double()).relu()
+    wanted = keeps[1] * matrix @ hidden @ second.weight.double()
+    out = model(x, TOWN.edge_index, TOWN.edge_weight)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_graph_dropconnect_has_fewer_blocks_in_the_first_layer() -> None:
+    sampler = GraphDropConnect(FixedRate(0.5), blocks=4, first_blocks=1)
+    model = GCN(FEATURES, HIDDEN, OUTPUTS, 3, sampler)
+    draw = Draw(1, 1, tape=[])
+    model(normal(NODES, FEATURES), TOWN.edge_index, draw=draw)
+    assert draw.tape is not None
+    assert [drawn.mask.blocks for drawn in draw.tape] == [1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "dropout", "features"),
+    [
+        (DropEdge(FixedRate(0.5)), 0.5, [5, 5, 3, 3]),
+        (DropOut(FixedRate(0.5)), 0.0, [5, 3]),
+        (DropNode(FixedRate(0.5), rescale=True), 0.0, [5, 3]),
+        (GraphDropConnect(FixedRate(0.5), pairs=True), 0.0, [15, 9]),
+    ],
+)
+def test_the_tape_of_a_pass_has_every_mask_and_its_width(
+    sampler: Sampler, dropout: float, features: list[int]
+) -> None:
+    model = GCN(FEATURES, OUTPUTS, OUTPUTS, 2, sampler, dropout=dropout)
+    draw = Draw(1, 1, tape=[])
+    x = normal(NODES, FEATURES)
+    model(x, TOWN.edge_index, draw=draw)
+    assert draw.tape is not None
+    assert [drawn.features for drawn in draw.tape] == features
+    assert len({tuple(drawn.mask.key.tolist()) for drawn in draw.tape}) == len(features)
+
+
+@pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "many blocks"])
+def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
+    pairs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conv, "MAX_SPARSE_BLOCKS", FEATURES - 1)
+    sampler = GraphDropConnect(FixedRate(0.5), pairs=pairs, first_blocks=None)
+    model, x = GCN(FEATURES, HIDDEN, OUTPUTS, 1, sampler), torch.eye(NODES, FEATURES)
+    draw = Draw(1, 1)
+    wanted = model(x.clone().requires_grad_(), TOWN.edge_index, draw=draw)
+    assert torch.equal(model(x, TOWN.edge_index, draw=draw), wanted)
+
+
+def test_learned_rates_train_on_relaxed_masks_and_fixed_ones_on_hard_masks() -> None:
+    for sampler, temperature in [
+        (None, None),
+        (DropEdge(FixedRate(0.5)), None),
+        (DropEdge(LearnedRate(0.5)), 0.67),
+        (GraphDropConnect(BetaBernoulliRate()), 0.67),
+    ]:
+        model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, sampler)
+        assert model.next_draw().temperature == temperature
+
+
+X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"layers": 0}, ValueError, "layers must be at least 1; got 0"),
+        ({"dropout": 1.0}, ValueError, r"dropout must be a drop rate in \[0, 1\); got 1.0"),
+        ({"dropout": -0.1}, ValueError, r"dropout must be a drop rate in \[0, 1\); got -0.1"),
+        ({"norm": "left"}, ValueError, "'left': give one of row, sym, paper, none"),
+        (
+            {"sampler": FixedRate(0.5)},
+            TypeError,
+            r"sampler must be a Sampler such as DropEdge\(.*; got FixedRate",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_built_says_why(
+    arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        GCN(FEATURES, HIDDEN, OUTPUTS, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"x": X[:, :4]}, ValueError, r"x must have shape \[nodes, 5\]; got \(6, 4\)"),
+        ({"x": X[0]}, ValueError, r"x must have shape \[nodes, 5\]; got \(5,\)"),
+        ({"x": X.numpy()}, TypeError, "x must be a tensor, dense or sparse, .*; got ndarray"),
+        ({"x": X.long()}, TypeError, r"torch.float32; got torch.int64: use x.to\(torch.float32\)"),
+        ({"x": X.double()}, TypeError, "x must have the model's dtype, .* got torch.float64"),
+        (
+            {"x": X.to_sparse().requires_grad_()},
+            ValueError,
+            r"x is sparse and requires a gradient, .* use x.detach\(\) or x.to_dense\(\)",
+        ),
+        ({"x": X[:3]}, ValueError, "num_nodes is 3, but edge_index names node 4"),
+        ({"x": X[:3], "edge_index": TOWN.graph()}, ValueError, r"x must have shape \[6, features"),
+        ({"edge_index": EDGES.tolist()}, TypeError, "edge_index must be .* got list"),
+        ({"edge_index": EDGES.T}, ValueError, r"edge_index must have shape \[2, E\]"),
+        ({"edge_weight": torch.ones(3)}, ValueError, r"edge_weight must have shape \[10\]"),
+        (
+            {"edge_index": TOWN.graph(), "edge_weight": TOWN.edge_weight},
+            ValueError,
+            "edge_weight is given beside a Graph, which has its own weights",
+        ),
+        ({"rows": [0, 1]}, TypeError, "rows must be a tensor .*; got list"),
+        ({"rows": torch.tensor([0, 6])}, ValueError, r"rows must lie in 0\.\.5; got 6"),
+    ],
+)
+def test_a_call_that_cannot_be_computed_says_why(
+    arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    model = GCN(FEATURES, HIDDEN, OUTPUTS)
+    with pytest.raises(error, match=message):
+        model(**{"x": X, "edge_index": EDGES, **arguments})

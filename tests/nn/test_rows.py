@@ -1,0 +1,128 @@
+"""Only the rows that are read are computed, and they are those of the whole computation."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.edge_lists import EdgeList
+from contracts.masked_sums import normal
+from graphdrop.graph import Graph
+from graphdrop.nn import GCN
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+
+NODES, FEATURES, HIDDEN, OUTPUTS = 14, 5, 3, 3
+# a ring in both directions with a few one-way chords, a pair of parallels and a self-loop
+STREET = EdgeList(
+    NODES,
+    [(u, (u + 1) % 13) for u in range(13)]
+    + [((u + 1) % 13, u) for u in range(13)]
+    + [(3, 9), (11, 2), (5, 6), (7, 7)],
+    [(u % 5 + 1) / 2 for u in range(30)],
+)
+ROWS = torch.tensor([9, 4])
+EDGES = 30 + NODES - 1  # self-loops included
+SAMPLERS: dict[str, tuple[Sampler | None, float]] = {
+    "none": (None, 0.0),
+    "dropout": (DropOut(FixedRate(0.6)), 0.0),
+    "dropout rate": (DropOut(LearnedRate(0.6)), 0.0),
+    "dropnode": (DropNode(BetaBernoulliRate(), rescale=True), 0.0),
+    "dropedge": (DropEdge(FixedRate(0.6)), 0.0),
+    "dropedge and dropout": (DropEdge(FixedRate(0.6), self_loops=False), 0.5),
+    "dropedge before": (DropEdge(LearnedRate(0.6), before_normalisation=True), 0.0),
+    "rate per edge": (DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False), 0.0),
+    "blocks": (GraphDropConnect(BetaBernoulliRate(), first_blocks=2), 0.0),
+    "per feature before": (
+        GraphDropConnect(LearnedRate(0.6), blocks=None, before_normalisation=True),
+        0.0,
+    ),
+    "pairs": (GraphDropConnect(FixedRate(0.6), pairs=True), 0.0),
+}
+samplers = pytest.mark.parametrize(("sampler", "dropout"), SAMPLERS.values(), ids=SAMPLERS)
+
+
+def results(model: GCN, x: Tensor, rows: Tensor | None, draw: Draw | None) -> list[Tensor]:
+    """The output on `ROWS` and the gradients of all parameters."""
+    model.zero_grad()
+    out = model(x, STREET.edge_index, STREET.edge_weight, rows=rows, draw=draw)
+    out = out[ROWS] if rows is None else out
+    out.backward(normal(len(ROWS), OUTPUTS, seed=3))
+    return [out, *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+@samplers
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_rows_are_those_of_the_whole_computation(
+    sampler: Sampler | None, dropout: float, layers: int, sparse: bool
+) -> None:
+    if sparse and isinstance(sampler, GraphDropConnect) and sampler.pairs:
+        sampler = GraphDropConnect(FixedRate(0.6), blocks=None, first_blocks=None)
+    model = GCN(FEATURES, HIDDEN, OUTPUTS, layers, sampler, dropout=dropout)
+    x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
+    x = x.to_sparse() if sparse else x
+    found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
+    assert len(found) == 1 + len(list(model.parameters()))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@samplers
+def test_rows_are_those_of_the_whole_expectation(sampler: Sampler | None, dropout: float) -> None:
+    model = GCN(FEATURES, HIDDEN, OUTPUTS, 3, sampler, dropout=dropout).eval()
+    x = normal(NODES, FEATURES, seed=1)
+    found, wanted = results(model, x, ROWS, None), results(model, x, None, None)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4])
+@pytest.mark.parametrize("name", ["none", "dropedge and dropout", "blocks", "per feature before"])
+def test_rows_with_residuals_are_those_of_the_whole_computation(name: str, layers: int) -> None:
+    sampler, dropout = SAMPLERS[name]
+    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, sampler, dropout=dropout, residual=True)
+    x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
+    found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["row", "sym", "paper"])
+def test_masks_before_any_normalisation_see_full_rows_outside_the_receptive_field(
+    norm: str,
+) -> None:
+    sampler = GraphDropConnect(LearnedRate(0.6), blocks=2, before_normalisation=True)
+    model = GCN(FEATURES, FEATURES, OUTPUTS, 2, sampler, norm=norm)
+    x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=0.67)
+    found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
+    model, x = GCN(FEATURES, FEATURES, OUTPUTS, 2).eval(), normal(NODES, FEATURES)
+    whole = model(x, STREET.edge_index)
+    marked = torch.zeros(NODES, dtype=torch.bool)
+    marked[ROWS] = True
+    torch.testing.assert_close(model(x, STREET.edge_index, rows=marked), whole[marked])
+    assert model(x, STREET.edge_index, rows=ROWS[:0]).shape == (0, OUTPUTS)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_what_is_not_read_is_not_computed(layers: int) -> None:
+    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, SAMPLERS["dropedge and dropout"][0])
+    x = normal(NODES, FEATURES, seed=1)
+    reached, draw = {9, 4}, Draw(1, 2)
+    for _ in range(layers):
+        reached |= {u for u, v in STREET.edges if v in reached}
+    assert len(reached) < NODES
+    wanted = model(x, STREET.edge_index, draw=draw)[ROWS]
+    x[sorted(set(range(NODES)) - reached)] = torch.nan  # a mask of 0 would not hide it
+    found = model(x, STREET.edge_index, rows=ROWS, draw=draw)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_residuals_on_rows_of_a_graph_without_self_loops_are_refused() -> None:
+    model = GCN(FEATURES, FEATURES, OUTPUTS, 2, residual=True)
+    bare = Graph.from_edge_index(STREET.edge_index, NODES, self_loops=False)
+    x = normal(NODES, FEATURES)
+    assert model(x, bare).shape == (NODES, OUTPUTS)
+    with pytest.raises(ValueError, match=r"residual=True .* in a graph with self-loops"):
+        model(x, bare, rows=ROWS)
+    assert GCN(FEATURES, FEATURES, OUTPUTS, 2)(x, bare, rows=ROWS).shape == (2, OUTPUTS)

@@ -210,7 +210,12 @@ def enter() -> None:
             "do not survive a fork: start workers with the 'spawn' method, or call "
             "aggregate(..., backend='reference')"
         )
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:
+        # the first call starts Numba's OpenMP threads and thereby sets the number for all of
+        # OpenMP, torch included
+        torch.set_num_threads(threads)
     if not _Process.announced:
         _Process.announced = True
         directory = loops.cache_directory()

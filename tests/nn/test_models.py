@@ -204,6 +204,20 @@ def test_learned_rates_train_on_relaxed_masks_and_fixed_ones_on_hard_masks() -> 
         assert model.next_draw().temperature == temperature
 
 
+@pytest.mark.parametrize("rows", [None, torch.tensor([1])], ids=["all", "rows"])
+@pytest.mark.parametrize("edges", [TOWN.edge_index, TOWN.graph()], ids=["edge_index", "graph"])
+def test_a_model_can_train_after_a_prediction_in_inference_mode(
+    edges: Tensor | Graph, rows: Tensor | None
+) -> None:
+    sampler = DropEdge(LearnedRate(0.5), before_normalisation=True)
+    model, x = GCN(FEATURES, OUTPUTS, OUTPUTS, 2, sampler), torch.eye(NODES, FEATURES)
+    with torch.inference_mode():
+        model(x, edges, rows=rows)
+        assert model(x.clone(), edges, rows=rows).is_inference()
+    model(x, edges, rows=rows).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
 X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.kernels.sums import DrawSums, draw_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +18,15 @@ class Drawn:
     mask: Mask
     graph: Graph
     features: int
+
+    @property
+    def keep_logit(self) -> Tensor:
+        """The logit of the keep probability, with its way back to the rate's parameters."""
+        return self.mask.keep_logit
+
+    def sums(self) -> DrawSums:
+        """Sums over the distinct draws, a scalar each or one entry per edge as ``keep_logit``."""
+        return draw_sums(self.graph, self.mask, self.features)
 
 
 @dataclass(frozen=True)

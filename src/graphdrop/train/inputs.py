@@ -36,8 +36,9 @@ def row_normalised(x: Tensor) -> Tensor:
     length = x.crow_indices().diff()
     row = torch.arange(x.shape[0]).repeat_interleave(length)
     total = torch.zeros(x.shape[0], dtype=x.dtype).index_add_(0, row, x.values())
+    values = x.values() / _divisor(total)[row]
     return torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), x.values() / _divisor(total)[row], x.shape
+        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=True
     )
 
 

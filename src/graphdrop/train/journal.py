@@ -25,13 +25,13 @@ class Journal:
         self._board: Any = None
         if folder is None:
             return
+        if tensorboard:
+            self._board = summary_writer()(str(folder / TENSORBOARD), purge_step=epoch + 1)
         path = folder / METRICS
         if path.exists():
             self.lines = list(_lines_until(path, epoch))
             replace_file(path, "".join(map(_text, self.lines)).encode())
         self._stream = path.open("a", encoding="utf-8")
-        if tensorboard:
-            self._board = _summary_writer(folder / TENSORBOARD, epoch + 1)
 
     def write(self, line: dict[str, Any]) -> None:
         """Add the line of one epoch."""
@@ -83,7 +83,8 @@ def _scalars(line: dict[str, Any]) -> Iterator[tuple[str, float]]:
             yield name, value
 
 
-def _summary_writer(folder: Path, first_epoch: int) -> Any:
+def summary_writer() -> Any:
+    """TensorBoard's class of that name, or an error that says how to get it."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - not installed with us
     except ImportError as error:
@@ -91,4 +92,4 @@ def _summary_writer(folder: Path, first_epoch: int) -> Any:
             "train.tensorboard is true and TensorBoard is not installed: run `pip install "
             "tensorboard`, or set it to false"
         ) from error
-    return SummaryWriter(str(folder), purge_step=first_epoch)
+    return SummaryWriter

@@ -31,7 +31,7 @@ from graphdrop.nn.methods import Blueprint, estimator, find
 from graphdrop.samplers import Drawn
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
 from graphdrop.train.evaluation import Scores
-from graphdrop.train.journal import Journal
+from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
 from graphdrop.train.selection import Selection
@@ -115,6 +115,8 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.seconds = 0.0
         self.folder = None
+        if config.train.tensorboard:
+            summary_writer()  # better missed now than after the folder is made
         if run_folder is not None:
             self.folder = folder.claim(run_folder, config, resume=resume)
             if resume:

@@ -1,0 +1,139 @@
+"""Of a run's checkpoints the newest whole one counts; a network's file gives the network back."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphdrop import load, save
+from graphdrop.nn import GCN
+from graphdrop.nn.methods import Blueprint
+from graphdrop.train import checkpoint
+from graphdrop.train.archive import DamagedError
+
+
+def keep(folder: Path, epoch: int) -> None:
+    checkpoint.keep(folder, {"model/weight": torch.full((3,), float(epoch))}, {"epoch": epoch})
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_the_newest_and_the_one_before_it_are_kept(tmp_path, said):
+    for epoch in (1, 2, 3):
+        keep(tmp_path, epoch)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        checkpoint.LAST,
+        checkpoint.PREVIOUS,
+    ]
+    tensors, header = checkpoint.newest(tmp_path, said.append)
+    assert header["epoch"] == 3
+    assert tensors["model/weight"].tolist() == [3.0] * 3
+    assert said == []
+
+
+def test_an_empty_folder_has_none(tmp_path, said):
+    assert checkpoint.newest(tmp_path, said.append) is None
+
+
+@pytest.mark.parametrize("harm", [damage, cut])
+def test_where_the_newest_is_damaged_the_one_before_it_is_used_and_said(tmp_path, said, harm):
+    keep(tmp_path, 1)
+    keep(tmp_path, 2)
+    harm(tmp_path / checkpoint.LAST)
+    _, header = checkpoint.newest(tmp_path, said.append)
+    assert header["epoch"] == 1
+    assert len(said) == 1
+    assert "last.safetensors" in said[0]
+    assert "going on from previous.safetensors, after epoch 1" in said[0]
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(tmp_path, said):
+    keep(tmp_path, 1)
+    keep(tmp_path, 2)
+    damage(tmp_path / checkpoint.LAST)
+    checkpoint.newest(tmp_path, said.append)
+    keep(tmp_path, 2)
+    damage(tmp_path / checkpoint.LAST)
+    assert checkpoint.newest(tmp_path, said.append)[1]["epoch"] == 1
+
+
+def test_between_the_two_renames_the_one_before_it_counts(tmp_path, said):
+    keep(tmp_path, 1)
+    keep(tmp_path, 2)
+    (tmp_path / checkpoint.LAST).unlink()
+    assert checkpoint.newest(tmp_path, said.append)[1]["epoch"] == 1
+
+
+def test_where_none_is_whole_it_is_an_error_that_says_what_to_do(tmp_path, said):
+    keep(tmp_path, 1)
+    keep(tmp_path, 2)
+    damage(tmp_path / checkpoint.LAST)
+    cut(tmp_path / checkpoint.PREVIOUS)
+    with pytest.raises(DamagedError, match="no checkpoint is left, so start anew") as raised:
+        checkpoint.newest(tmp_path, said.append)
+    assert "checksum is wrong" in str(raised.value)
+    assert "cut short" in str(raised.value)
+
+
+@pytest.mark.parametrize("method", ["GCN", "GCN-BBGDC", "GCN-BBDE-LOCAL", "GCN-BDE-ARM"])
+def test_a_loaded_network_is_the_saved_one_bit_for_bit(tmp_path, tiny, settings_of, method):
+    settings, data = settings_of(method).model, tiny.data
+    model = Blueprint(settings, 30, 3, tiny.graph.num_edges).build(seed=5)
+    model(data.x, data.edge_index)  # a step is counted
+    save(model, tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert again.blueprint == model.blueprint
+    assert not again.training
+    state = model.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in again.state_dict().items())
+    with torch.no_grad():
+        expected = model.eval()(data.x, data.edge_index)
+        assert torch.equal(again(data.x, data.edge_index), expected)
+        # Training would go on with the same masks.
+        assert again.train().next_draw() == model.train().next_draw()
+
+
+def test_saving_takes_a_network_that_can_be_built_again(tmp_path):
+    with pytest.raises(TypeError, match="model is a GCN: save takes a network built by the name"):
+        save(GCN(3, 2, 2), tmp_path / "model.safetensors")
+
+
+def test_loading_says_what_is_wrong_with_the_file(tmp_path, tiny, settings_of):
+    with pytest.raises(ValueError, match=r"is not there: give a file that graphdrop\.save wrote"):
+        load(tmp_path / "absent")
+    with pytest.raises(ValueError, match=r"best\.safetensors is not there"):
+        load(tmp_path)
+    checkpoint.keep(tmp_path, {}, {"kind": "training"})
+    with pytest.raises(ValueError, match="is a checkpoint of a run, not a network"):
+        load(tmp_path / checkpoint.LAST)
+
+
+def test_the_state_of_an_optimiser_survives_the_file(tmp_path):
+    weight = torch.nn.Parameter(torch.ones(3))
+    one = torch.optim.Adam([weight], 0.1)
+    for step in range(3):
+        weight.grad = torch.full((3,), float(step))
+        one.step()
+    state = checkpoint.joined({"optimiser": checkpoint.optimiser_state(one)})
+    checkpoint.keep(tmp_path, state, {})
+    tensors, _ = checkpoint.newest(tmp_path, print)
+    other_weight = torch.nn.Parameter(weight.detach().clone())
+    other = torch.optim.Adam([other_weight], 0.1)
+    checkpoint.restore_optimiser(other, checkpoint.parted(tensors)["optimiser"])
+    for optimiser, parameter in ((one, weight), (other, other_weight)):
+        parameter.grad = torch.ones(3)
+        optimiser.step()
+    assert torch.equal(weight, other_weight)

@@ -1,0 +1,114 @@
+"""A run predicts with the masks its settings name, and is scored as the measures define."""
+
+import pytest
+import torch
+
+from graphdrop import metrics
+from graphdrop.nn.methods import Blueprint
+from graphdrop.predict import Predictive, predict
+from graphdrop.train import evaluation
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, settings_of):
+    """A network with rates that differ, which sampling must notice."""
+    return Blueprint(settings_of().model, 30, 3, tiny.graph.num_edges).build(seed=1)
+
+
+def with_masks(settings_of, masks: str, **changes):
+    return settings_of(predict={"masks": masks, "samples": 3, **changes})
+
+
+@pytest.mark.parametrize(
+    ("masks", "samples", "temperature"),
+    [("relaxed", 3, 0.67), ("hard", 3, None), ("expected", 0, None)],
+)
+def test_masks_are_drawn_as_the_settings_say(
+    tiny, trained, settings_of, masks, samples, temperature
+):
+    found = evaluation.predictive(trained, tiny.data, with_masks(settings_of, masks))
+    direct = predict(trained, tiny.data, samples, seed=0, temperature=temperature)
+    assert torch.equal(found.probabilities, direct.probabilities)
+    assert torch.equal(found.votes, direct.votes)
+
+
+def test_without_masks_every_connection_is_kept(tiny, trained, settings_of):
+    found = evaluation.predictive(trained, tiny.data, with_masks(settings_of, "off"))
+    plain = Blueprint(
+        settings_of("GCN", model={"method": "GCN", "layers": 2, "hidden": 8, "norm": "row"}).model,
+        30,
+        3,
+        0,
+    ).build()
+    state = {n: t for n, t in trained.state_dict().items() if ".sampler." not in n}
+    state |= {f"layers.{i}.bias": state[f"layers.{i}.bias"].sum(0, keepdim=True) for i in (0, 1)}
+    plain.load_state_dict(state)
+    direct = predict(plain, tiny.data, 0)
+    torch.testing.assert_close(found.probabilities, direct.probabilities)
+    assert found.samples == 1
+    assert all(layer.sampler is not None for layer in trained.layers)
+
+
+def test_the_four_ways_differ(tiny, trained, settings_of):
+    found = [
+        evaluation.predictive(trained, tiny.data, with_masks(settings_of, masks)).probabilities
+        for masks in ("relaxed", "hard", "expected", "off")
+    ]
+    for number, one in enumerate(found):
+        assert not any(torch.allclose(one, other, atol=1e-4) for other in found[:number])
+
+
+def test_rows_and_samples_can_be_chosen(tiny, trained, settings_of):
+    rows = torch.tensor([7, 3])
+    found = evaluation.predictive(
+        trained, tiny.data, with_masks(settings_of, "hard"), rows=rows, samples=5
+    )
+    direct = predict(trained, tiny.data, 5, seed=0)
+    assert found.samples == 5
+    torch.testing.assert_close(found.probabilities, direct.probabilities[rows])
+
+
+PROBABILITIES = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+VOTES = torch.tensor([[1, 2, 0], [0, 3, 0], [0, 0, 3]])
+PREDICTION = Predictive(PROBABILITIES, VOTES, torch.zeros(3), torch.zeros(3, 3), 3)
+LABELS = torch.tensor([1, 1, 0])
+
+
+@pytest.mark.parametrize(("decision", "accuracy"), [("vote", 2 / 3), ("mean", 1 / 3)])
+def test_the_decision_is_the_vote_or_the_mean(settings_of, decision, accuracy):
+    config = with_masks(settings_of, "hard", decision=decision)
+    scores = evaluation.score(PREDICTION, LABELS, config)
+    assert scores.accuracy == accuracy
+    assert (scores.accuracy_vote, scores.accuracy_mean) == (2 / 3, 1 / 3)
+    chosen = evaluation.decided(PREDICTION, config)
+    assert chosen.tolist() == ([1, 1, 2] if decision == "vote" else [0, 1, 2])
+    expected = metrics.pavpu(PROBABILITIES, LABELS, 0.5, predictions=chosen).pavpu
+    assert scores.pavpu == expected.item()
+
+
+def test_the_scores_are_the_measures(settings_of):
+    changes = {"pavpu_threshold": 0.8, "pavpu_axis": "fraction-of-log-classes"}
+    config = with_masks(settings_of, "hard", decision="mean", **changes)
+    scores = evaluation.score(PREDICTION, LABELS, config)
+    assert scores.nll == pytest.approx(-torch.tensor([0.4, 0.8, 0.3]).log().mean().item())
+    assert scores.ece == metrics.calibration_error(PROBABILITIES, LABELS).item()
+    axis = changes["pavpu_axis"]
+    assert scores.pavpu == metrics.pavpu(PROBABILITIES, LABELS, 0.8, axis=axis).pavpu.item()
+
+
+@pytest.mark.parametrize(
+    ("method", "rates"),
+    [("GCN", [None, None]), ("GCN-DO", [0.5, 0.5]), ("GCN-DE", [0.5, 0.5])],
+)
+def test_drop_rates_are_those_of_what_drops(settings_of, method, rates):
+    model = Blueprint(settings_of(method).model, 30, 3, 0).build()
+    assert evaluation.drop_rates(model) == rates
+
+
+def test_drop_rates_are_the_expected_ones(tiny, trained, settings_of):
+    expected = [1 - layer.sampler.rate.mean().item() for layer in trained.layers]
+    assert evaluation.drop_rates(trained) == expected
+    settings = settings_of("GCN-BBGDC-LOCAL").model
+    local = Blueprint(settings, 30, 3, tiny.graph.num_edges).build()
+    expected = [1 - layer.sampler.rate.mean().mean().item() for layer in local.layers]
+    assert evaluation.drop_rates(local) == expected

@@ -1,0 +1,33 @@
+"""Features are read as stored or with rows that sum to 1, dense or sparse."""
+
+import pytest
+import torch
+
+from graphdrop.config import DataSettings
+from graphdrop.train.inputs import load_for, prepared, row_normalised
+
+X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
+EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+def test_rows_are_divided_by_their_sum():
+    assert torch.equal(row_normalised(X), EXPECTED)
+    sparse = row_normalised(X.to_sparse_csr())
+    assert sparse.layout is torch.sparse_csr
+    assert torch.equal(sparse.to_dense(), EXPECTED)
+    assert torch.equal(row_normalised(X.to_sparse_coo()).to_dense(), EXPECTED)
+
+
+def test_the_dataset_itself_is_not_changed(tiny):
+    before = tiny.data.x.clone()
+    assert prepared(tiny.data, DataSettings(features="stored")) is tiny.data
+    changed = prepared(tiny.data, DataSettings(features="row"))
+    torch.testing.assert_close(changed.x.sum(1), (before.sum(1) > 0).float())
+    assert torch.equal(tiny.data.x, before)
+
+
+def test_the_dataset_is_the_one_that_is_named():
+    dataset = load_for(DataSettings(dataset="synthetic", split="random-fractions", split_seed=3))
+    assert dataset.name == "synthetic"
+    assert (dataset.split.name, dataset.split.seed) == ("random-fractions", 3)

@@ -1,0 +1,288 @@
+"""A run is decided by its settings, its seed and its data alone, and never by the test nodes."""
+
+import copy
+import json
+import math
+
+import numba
+import pytest
+import torch
+
+from graphdrop import metrics
+from graphdrop.config import Method, differences, read, settle
+from graphdrop.data import Dataset
+from graphdrop.nn import GCN
+from graphdrop.predict import predict
+from graphdrop.train import DivergedError, Trainer, archive, checkpoint, load
+from graphdrop.train.progress import Silent
+
+
+def fit(config, dataset, folder=None, **options) -> Trainer:
+    trainer = Trainer(config, dataset, folder, progress=Silent(), **options)
+    trainer.result = trainer.fit()
+    return trainer
+
+
+def lines_of(trainer: Trainer) -> list[dict]:
+    """The metrics without the time they took."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in trainer.journal.lines]
+
+
+def same_bits(one: Trainer, other: Trainer) -> bool:
+    weights = other.model.state_dict()
+    return lines_of(one) == lines_of(other) and all(
+        torch.equal(tensor, weights[name]) for name, tensor in one.model.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_every_method_trains(tiny, settings_of, method):
+    trainer = fit(settings_of(str(method)), tiny)
+    assert [line["epoch"] for line in lines_of(trainer)] == [1, 2, 3, 4, 5, 6]
+    assert lines_of(trainer)[-1]["nll"] < lines_of(trainer)[0]["nll"] + 0.5
+    assert 0.0 <= trainer.result.test.accuracy <= 1.0
+    assert len(trainer.result.drop_rates) == 2
+
+
+def test_training_learns_what_there_is_to_learn(tiny, settings_of):
+    train = {"epochs": 100, "evaluate_every": 10, "learning_rate": 0.05}
+    result = fit(settings_of(train=train, objective={"l2": 1e-4}), tiny).result
+    classes = torch.bincount(tiny.data.y[tiny.split.test])
+    majority = (classes.max() / classes.sum()).item()
+    assert result.test.accuracy > majority + 0.15
+
+
+def test_the_rates_are_learned(tiny, settings_of):
+    for method in ("GCN-BBGDC", "GCN-BBDE-ARM", "GCN-BDE-ARM"):
+        trainer = fit(settings_of(method, train={"epochs": 20, "evaluate_every": 10}), tiny)
+        before, after = (line["drop_rates"] for line in lines_of(trainer)[9::10])
+        assert all(abs(one - other) > 1e-4 for one, other in zip(before, after, strict=True))
+
+
+def test_the_loss_is_the_sum_of_the_logged_terms(tiny, settings_of):
+    for line in lines_of(fit(settings_of(), tiny)):
+        assert line["loss"] == pytest.approx(line["nll"] + line["kl"] + line["l2"])
+        assert all(line[term] > 0 for term in ("nll", "kl", "l2"))
+
+
+def test_the_first_logged_nll_is_that_of_the_first_draw_on_the_training_nodes(tiny, settings_of):
+    config = settings_of()
+    trainer = Trainer(config, tiny, progress=Silent())
+    network = copy.deepcopy(trainer.model)
+    logits = network(tiny.data.x, tiny.data.edge_index)[tiny.split.train]
+    expected = torch.nn.functional.cross_entropy(logits, tiny.data.y[tiny.split.train])
+    trainer.fit()
+    assert lines_of(trainer)[0]["nll"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_evaluations_come_every_so_many_epochs_and_at_the_end(tiny, settings_of):
+    trainer = fit(settings_of(train={"epochs": 7, "evaluate_every": 3}), tiny)
+    evaluated = [line["epoch"] for line in lines_of(trainer) if "validation" in line]
+    assert evaluated == [3, 6, 7]
+
+
+def test_the_same_seed_gives_the_same_bits_whatever_torch_has_drawn(tiny, settings_of):
+    torch.manual_seed(1)
+    one = fit(settings_of(), tiny)
+    torch.manual_seed(2)
+    torch.rand(3)
+    state = torch.get_rng_state()
+    assert same_bits(one, fit(settings_of(), tiny))
+    assert torch.equal(torch.get_rng_state(), state)
+    other = fit(settle(settings_of().model_dump() | {"seed": 1}), tiny)
+    assert lines_of(other)[0]["nll"] != lines_of(one)[0]["nll"]
+
+
+def test_one_thread_and_two_give_the_same_bits(tiny, settings_of):
+    # Wide enough that torch would divide the sums over all weights between threads.
+    config = settings_of(model={"method": "GCN-BBGDC", "layers": 3, "hidden": 256})
+    before = torch.get_num_threads(), numba.get_num_threads()
+    runs = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        runs.append(fit(config, tiny))
+    torch.set_num_threads(before[0])
+    numba.set_num_threads(before[1])
+    assert same_bits(*runs)
+
+
+def with_other_test_labels(dataset: Dataset) -> Dataset:
+    data = copy.copy(dataset.data)
+    data.y = torch.where(dataset.split.test, (data.y + 1) % 3, data.y)
+    return Dataset(dataset.name, data, dataset.split, dataset.num_classes)
+
+
+@pytest.mark.parametrize("method", ["GCN-BBGDC", "GCN-DO"])
+def test_the_labels_of_test_nodes_change_nothing_but_the_test_scores(tiny, settings_of, method):
+    one = fit(settings_of(method), tiny)
+    other = fit(settings_of(method), with_other_test_labels(tiny))
+    assert same_bits(one, other)
+    assert one.result.validation == other.result.validation
+    assert one.result.test.nll != other.result.test.nll
+
+
+def test_the_selected_state_is_the_best_on_the_validation_nodes(tiny, settings_of, tmp_path):
+    config = settings_of(
+        train={"epochs": 40, "evaluate_every": 4, "learning_rate": 0.2, "samples": 3}
+    )
+    trainer = fit(config, tiny, tmp_path / "run")
+    evaluated = [line for line in lines_of(trainer) if "validation" in line]
+    best = max(
+        evaluated, key=lambda line: (line["validation"]["accuracy"], -line["validation"]["nll"])
+    )
+    result = trainer.result
+    assert result.selected_epoch == best["epoch"]
+    assert result.selected_epoch < 40  # the last state is not the best: there was a choice
+    assert result.validation.accuracy == best["validation"]["accuracy"]
+    assert result.drop_rates == best["drop_rates"]
+    # The test figures are those of that state, and of the prediction anybody can make with it.
+    prediction = predict(
+        load(tmp_path / "run"), tiny.data, 3, seed=0, temperature=0.67, rows=tiny.split.test
+    )
+    assert result.test.nll == metrics.nll(prediction.probabilities, tiny.data.y[tiny.split.test])
+
+
+def test_training_stops_when_patience_is_over(tiny, settings_of):
+    train = {"epochs": 200, "evaluate_every": 2, "patience": 10, "learning_rate": 0.2}
+    result = fit(settings_of(train=train), tiny).result
+    assert result.epochs == result.selected_epoch + 10
+    assert result.epochs < 200
+    longer = fit(settings_of(train=train | {"min_epochs": result.epochs + 4}), tiny).result
+    assert longer.epochs >= result.epochs + 4
+
+
+def test_two_passes_are_made_where_the_estimator_needs_two(tiny, settings_of, monkeypatch):
+    passes = []
+    forward = GCN.forward
+
+    def counted(self, *arguments, draw=None, **options):
+        if self.training:
+            passes.append((draw.step, draw.antithetic, draw.temperature))
+        return forward(self, *arguments, draw=draw, **options)
+
+    monkeypatch.setattr(GCN, "forward", counted)
+    fit(settings_of("GCN-BBGDC-ARM", train={"epochs": 2}), tiny)
+    hard = [(0, False, None), (0, True, None), (1, False, None), (1, True, None)]
+    assert passes == hard
+    passes.clear()
+    fit(settings_of("GCN-BBGDC", train={"epochs": 2}), tiny)
+    assert passes == [(0, False, 0.67), (1, False, 0.67)]
+    passes.clear()
+    fit(settings_of("GCN-DE", train={"epochs": 1}), tiny)
+    assert passes == [(0, False, None)]
+
+
+def test_a_run_folder_has_all_that_repeats_and_explains_the_run(tiny, settings_of, tmp_path):
+    folder = tmp_path / "runs" / "a"
+    trainer = fit(settings_of(), tiny, folder)
+    files = {path.name for path in folder.iterdir()}
+    assert files == {
+        "config.toml",
+        "metrics.jsonl",
+        "result.json",
+        "last.safetensors",
+        "best.safetensors",
+    }
+    assert differences(settle(read(folder / "config.toml")), trainer.config) == []
+    result = json.loads((folder / "result.json").read_text())
+    assert result["test"]["accuracy"] == trainer.result.test.accuracy
+    assert result["drop_rates"] == trainer.result.drop_rates
+    assert result["seed"] == 0
+    assert result["data"]["sha256"] == trainer.fingerprint
+    assert result["versions"]["torch"] == torch.__version__
+    assert result["seconds"] > 0
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines == trainer.journal.lines
+    header = archive.read(folder / "last.safetensors")[1]
+    assert (header["epoch"], header["finished"]) == (6, True)
+    assert header["config"] == trainer.config.model_dump(mode="json")
+
+
+def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tiny, settings_of, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty: to go on with the run in it pass --resume"):
+        fit(settings_of(), tiny, tmp_path)
+    with pytest.raises(ValueError, match=r"has no config\.toml"):
+        fit(settings_of(), tiny, tmp_path, resume=True)
+    with pytest.raises(ValueError, match=r"notes\.txt is a file"):
+        fit(settings_of(), tiny, tmp_path / "notes.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_settings_that_cannot_work_leave_no_folder_behind(tiny, settings_of, tmp_path):
+    config = settings_of("GCN", objective={"l2_factor": "drop"})
+    with pytest.raises(ValueError, match="l2_factor"):
+        fit(config, tiny, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_part_of_the_split_without_nodes_is_named(tiny, settings_of):
+    split = copy.copy(tiny.split)
+    object.__setattr__(split, "val", torch.zeros_like(split.val))
+    dataset = Dataset(tiny.name, tiny.data, split, tiny.num_classes)
+    with pytest.raises(ValueError, match="has no validation nodes"):
+        Trainer(settings_of(), dataset)
+
+
+@pytest.mark.parametrize("term", ["nll", "kl", "l2"])
+def test_a_term_that_breaks_is_named_with_the_epoch_and_what_to_try(
+    tiny, settings_of, tmp_path, monkeypatch, term
+):
+    config = settings_of(train={"epochs": 9, "checkpoint_seconds": 0.0})
+    trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())
+    objective = trainer.objective
+
+    def breaks(nll, tape, epoch):
+        terms = type(objective).__call__(objective, nll, tape, epoch)
+        return terms | {term: terms[term] * (math.nan if epoch == 4 else 1.0)}
+
+    trainer.objective = breaks
+    with pytest.raises(
+        DivergedError, match=f"diverged in epoch 5: the term {term} is nan"
+    ) as error:
+        trainer.fit()
+    assert "What to try: lower train.learning_rate" in str(error.value)
+    assert f"the last good checkpoint is {tmp_path / 'run' / 'last.safetensors'}" in str(
+        error.value
+    )
+    assert checkpoint.newest(tmp_path / "run", print)[1]["epoch"] == 4
+
+
+def test_a_gradient_that_breaks_is_named_and_never_reaches_the_weights(tiny, settings_of, tmp_path):
+    config = settings_of(train={"epochs": 9, "checkpoint_seconds": 0.0})
+    trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())
+    weight = trainer.model.layers[1].weight
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * (math.inf if trainer.epoch == 2 else 1.0)
+
+    weight.register_hook(spoil)
+    message = r"epoch 3: the gradient of layers\.1\.weight is not finite"
+    with pytest.raises(DivergedError, match=message):
+        trainer.fit()
+    assert weight.isfinite().all()
+
+
+def test_weights_that_overflow_are_noticed_before_they_are_kept(tiny, settings_of, tmp_path):
+    config = settings_of(train={"epochs": 50, "learning_rate": 1e38, "checkpoint_seconds": 0.0})
+    with pytest.raises(DivergedError, match="diverged in epoch"):
+        fit(config, tiny, tmp_path / "run")
+    kept = checkpoint.newest(tmp_path / "run", print)
+    assert kept is None or all(tensor.isfinite().all() for tensor in kept[0].values())
+
+
+def test_resuming_refuses_other_settings_and_other_data(tiny, settings_of, tmp_path):
+    fit(settings_of(), tiny, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"has a run with another train\.epochs"):
+        fit(settings_of(train={"epochs": 9}), tiny, tmp_path / "run", resume=True)
+    with pytest.raises(ValueError, match="was trained on other data than data is now"):
+        fit(settings_of(), with_other_test_labels(tiny), tmp_path / "run", resume=True)
+
+
+def test_a_finished_run_can_be_asked_for_its_result_again(tiny, settings_of, tmp_path):
+    one = fit(settings_of(), tiny, tmp_path / "run")
+    before = (tmp_path / "run" / "last.safetensors").read_bytes()
+    again = fit(settings_of(), tiny, tmp_path / "run", resume=True)
+    assert (again.result.test, again.result.validation) == (one.result.test, one.result.validation)
+    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before

@@ -93,6 +93,14 @@ class GCN(nn.Module):
                 layer.sampler.rate.reset_parameters()  # type: ignore[union-attr, operator]
         self.stream[1] = 0
 
+    def kl(self) -> Tensor:
+        """What the learned rates of all layers add to the objective; 0 where none is learned."""
+        total = torch.zeros((), device=self.stream.device)
+        for layer in self.layers:
+            if isinstance(layer, GCNLayer) and layer.sampler is not None:
+                total = total + layer.sampler.rate.kl()
+        return total
+
     def next_draw(self) -> Draw:
         """The next training step's draw; the counter is saved with the model."""
         seed, step = self.stream.tolist()

@@ -44,11 +44,13 @@ class _Process:
     """What this process has done so far; a fork inherits threads that are not there."""
 
     started = False
+    child = False
     forked = False
     announced = False
 
 
 def _after_fork() -> None:
+    _Process.child = True
     _Process.forked = _Process.started
 
 
@@ -211,7 +213,9 @@ def enter() -> None:
             "aggregate(..., backend='reference')"
         )
     threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    # a forked process has lost the threads of OpenMP that torch may have started: one needs none
+    available = 1 if _Process.child else numba.config.NUMBA_NUM_THREADS
+    numba.set_num_threads(min(threads, available))
     if torch.get_num_threads() != threads:
         # the first call starts Numba's OpenMP threads and thereby sets the number for all of
         # OpenMP, torch included

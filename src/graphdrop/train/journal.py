@@ -50,11 +50,13 @@ class Journal:
 
     def close(self) -> None:
         """Flush, and let go of the files."""
-        self.flush()
-        for file in (self._stream, self._board):
-            if file is not None:
-                file.close()
-        self._stream = self._board = None
+        try:
+            self.flush()
+        finally:
+            for file in (self._stream, self._board):
+                if file is not None:
+                    file.close()
+            self._stream = self._board = None
 
 
 def _text(line: dict[str, Any]) -> str:

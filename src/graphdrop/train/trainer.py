@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ class Trainer:
         rate = config.train.learning_rate
         self.optimiser = torch.optim.Adam(self.model.parameters(), rate, fused=True)
 
-        self.epoch = 0
+        self.epoch = self.current = 0
         self.finished = False
         self.selection = Selection()
         self.best: dict[str, Tensor] = {}
@@ -139,9 +140,9 @@ class Trainer:
 
     def _train_epoch(self) -> None:
         settings = self.config.train
-        line: dict[str, Any] = self._step()
-        self.epoch += 1
-        line = {"epoch": self.epoch, **line}
+        self.current = self.epoch + 1
+        line: dict[str, Any] = {"epoch": self.current, **self._step()}
+        self.epoch = self.current
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
             line |= self._evaluate()
             self.finished = self.selection.exhausted(self.epoch, settings)
@@ -169,8 +170,9 @@ class Trainer:
             )
             return cross_entropy(logits, self.labels), tapes[-1]
 
-        nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
-        terms = self.objective(nll, tapes[0], self.epoch)
+        with self._working():
+            nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
+            terms = self.objective(nll, tapes[0], self.epoch)
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
@@ -189,12 +191,13 @@ class Trainer:
         """Score the present state on the validation nodes, and keep it if it is the best."""
         self._check_finite("", self.model.state_dict())
         rows, settings = self.rows["validation"], self.config.train
-        prediction = evaluation.predictive(
-            self.model, self.data, self.config, rows=rows, samples=settings.samples
-        )
         labels = self.data.y[rows]
-        accuracy = evaluation.accuracy(evaluation.decided(prediction, self.config), labels)
-        nll = float(metrics.nll(prediction.probabilities, labels))
+        with self._working():
+            prediction = evaluation.predictive(
+                self.model, self.data, self.config, rows=rows, samples=settings.samples
+            )
+            accuracy = evaluation.accuracy(evaluation.decided(prediction, self.config), labels)
+            nll = float(metrics.nll(prediction.probabilities, labels))
         if self.selection.offer(self.epoch, accuracy, nll, settings):
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {
@@ -286,6 +289,16 @@ class Trainer:
         self.selection = Selection(**header["selection"])
         self.seconds = header["seconds"]
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Once a step was made, a pass that fails means that the parameters went astray."""
+        try:
+            yield
+        except (ArithmeticError, ValueError) as error:
+            if self.epoch == 0:
+                raise
+            raise self._diverged(f"a pass failed ({error})", WHAT_TO_TRY["nll"]) from error
+
     def _check_finite(self, what: str, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):
@@ -297,5 +310,5 @@ class Trainer:
         if self.folder is not None and (self.folder / checkpoint.LAST).exists():
             left = f"; the last good checkpoint is {self.folder / checkpoint.LAST}"
         return DivergedError(
-            f"training diverged in epoch {self.epoch + 1}: {problem}. What to try: {advice}{left}"
+            f"training diverged in epoch {self.current}: {problem}. What to try: {advice}{left}"
         )

@@ -1,0 +1,283 @@
+"""`graphdrop train`, `evaluate` and `predict` go from a graph to figures and a file, and back."""
+
+import csv
+import importlib.util
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphdrop import config, load_dataset
+from graphdrop.cli import main
+from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.predict import predict
+from graphdrop.train import load
+
+SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
+SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2"]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run the command; its exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+def write_graph(path: Path, seed: int = 0) -> Path:
+    """A graph of 80 nodes as a user has it: no split is stored."""
+    data = synthetic_graph(80, 3, num_features=30, words_per_node=6.0, seed=seed).data
+    edges, x = data.edge_index.T.numpy(), data.x.numpy()
+    np.savez(path, node_features=x, node_labels=data.y.numpy(), edges=edges, **masks())
+    return path
+
+
+def masks() -> dict[str, np.ndarray]:
+    part = np.arange(80) % 4
+    return {f"{name}_masks": (part == n)[None] for n, name in enumerate(("train", "val", "test"))}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    return write_graph(tmp_path_factory.mktemp("data") / "mine.npz")
+
+
+@pytest.fixture(scope="module")
+def trained(graph, tmp_path_factory) -> Path:
+    """The folder of a finished run; do not change it."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--dataset", str(graph), *SMALL, "--layers", "3", "--out", str(folder)])
+    assert stopped.value.code == 0
+    return folder
+
+
+def figures(out: str) -> dict[str, list[float]]:
+    """The rows of a printed table by their name."""
+    rows = re.findall(r"^ +(\w+)((?: +[\d.]+)+) *$", out, flags=re.MULTILINE)
+    return {name: [float(number) for number in numbers.split()] for name, numbers in rows}
+
+
+def test_training_prints_its_figures_and_writes_its_folder(run, graph, tmp_path):
+    out = tmp_path / "runs" / "a"
+    words = ["--method", "GCN-BBGDC", "--layers", "3", "--seed", "1"]
+    code, printed, _ = run("train", "--dataset", graph, *words, *SMALL, "--out", out)
+    assert code == 0
+    assert "mine, GCN-BBGDC, 3 layers, seed 1" in printed
+    assert re.search(r"accuracy +NLL +ECE +PAvPU", printed)
+    assert "PAvPU: certain up to 0.5 (fraction of largest entropy)." in printed
+    result = json.loads((out / "result.json").read_text())
+    for part in ("validation", "test"):
+        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu")]
+        assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
+    for number, rate in enumerate(result["drop_rates"], 1):
+        assert figures(printed)[str(number)] == pytest.approx([rate], abs=6e-5)
+    assert len(result["drop_rates"]) == 3
+    assert result["config"]["seed"] == result["seed"] == 1
+    assert result["data"]["files"].keys() == {"mine.npz"}
+    assert f"Everything is in {out}." in printed
+
+
+def test_a_folders_own_config_repeats_the_run(run, trained, tmp_path):
+    again = tmp_path / "again"
+    code, _, _ = run("train", "--config", trained / "config.toml", "--out", again)
+    assert code == 0
+    assert (again / "config.toml").read_text() == (trained / "config.toml").read_text()
+    assert (again / "best.safetensors").read_bytes() == (trained / "best.safetensors").read_bytes()
+    one, other = (json.loads((folder / "result.json").read_text()) for folder in (trained, again))
+    assert other | {"seconds": 0} == one | {"seconds": 0}
+
+
+def test_evaluating_a_run_gives_the_figures_that_training_gave(run, trained):
+    code, printed, _ = run("evaluate", trained)
+    assert code == 0
+    result = json.loads((trained / "result.json").read_text())
+    for part in ("validation", "test"):
+        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu")]
+        assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
+    assert f"The state after epoch {result['selected_epoch']}, selected" in printed
+    assert "not finished" not in printed
+
+
+def test_more_samples_can_be_asked_for(run, trained):
+    _, few, _ = run("evaluate", trained)
+    code, many, _ = run("evaluate", trained, "--samples", "30")
+    assert code == 0
+    assert figures(few)["test"] != figures(many)["test"]
+
+
+def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
+    output = tmp_path / "predictions.csv"
+    code, printed, _ = run("predict", trained, "-o", output)
+    assert code == 0
+    assert "Wrote 80 nodes" in printed
+    with output.open() as stream:
+        rows = list(csv.DictReader(stream))
+    probability = [f"probability_{number}" for number in range(3)]
+    assert list(rows[0]) == ["node", "class", *probability, "entropy", "mutual_information"]
+    assert [int(row["node"]) for row in rows] == list(range(80))
+    # The file has what anybody gets from the saved network.
+    data = load_dataset(graph).data
+    direct = predict(load(trained), data, 3, seed=0, temperature=0.67)
+    written = torch.tensor([[float(row[name]) for name in probability] for row in rows])
+    assert torch.equal(written, direct.probabilities)
+    assert [int(row["class"]) for row in rows] == direct.vote.tolist()
+    for column, expected in (("entropy", direct.entropy), ("mutual_information", direct.epistemic)):
+        assert torch.equal(torch.tensor([float(row[column]) for row in rows]), expected)
+
+
+HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
+
+
+@pytest.mark.skipif(HAS_PYARROW, reason="pyarrow is installed")
+def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path):
+    output = tmp_path / "predictions.parquet"
+    code, _, error = run("predict", trained, "-o", output)
+    assert code == 2
+    assert "pip install pyarrow" in error
+    assert not output.exists()
+
+
+@pytest.mark.skipif(not HAS_PYARROW, reason="pyarrow is not installed")
+def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
+    from pyarrow import parquet  # noqa: PLC0415
+
+    for name in ("predictions.csv", "predictions.parquet"):
+        assert run("predict", trained, "-o", tmp_path / name)[0] == 0
+    table = parquet.read_table(tmp_path / "predictions.parquet").to_pylist()
+    with (tmp_path / "predictions.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [list(row) for row in table] == [list(row) for row in rows]
+    assert [[float(v) for v in row.values()] for row in rows] == pytest.approx(
+        [list(row.values()) for row in table]
+    )
+
+
+def test_another_kind_of_file_is_refused_before_any_work(run, tmp_path):
+    code, _, error = run("predict", tmp_path / "absent", "-o", tmp_path / "predictions.txt")
+    assert code == 2
+    assert "give a name that ends in .csv or .parquet" in error
+
+
+def test_an_existing_folder_is_refused_and_left_as_it_is(run, trained, graph):
+    before = {path.name: path.read_bytes() for path in trained.iterdir()}
+    code, _, error = run("train", "--dataset", graph, *SMALL, "--out", trained)
+    assert code == 2
+    assert "is not empty: to go on with the run in it pass --resume" in error
+    assert len(error.splitlines()) == 1
+    assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
+
+
+def test_a_run_goes_on_with_nothing_but_its_folder(run, graph, tmp_path):
+    out = tmp_path / "run"
+    first = run("train", "--dataset", graph, *SMALL, "--out", out)[1]
+    code, again, _ = run("train", "--out", out, "--resume")
+    assert code == 0
+    assert figures(again) == figures(first)
+    code, _, error = run("train", "--out", out, "--resume", "--layers", "4")
+    assert code == 2
+    assert "has a run with another model.layers" in error
+
+
+def test_settings_come_from_the_file_then_from_set_then_from_options(run, tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('seed = 1\n[model]\nlayers = 5\nhidden = 16\nmethod = "GCN-DE"\n')
+    words = ["--config", file, "--set", "model.hidden=32", "--set", "model.layers=6"]
+    code, printed, _ = run("train", *words, "--layers", "7", "--show-config")
+    assert code == 0
+    chosen = config.settle(tomllib.loads(printed))
+    assert (chosen.seed, chosen.model.hidden, chosen.model.layers) == (1, 32, 7)
+    assert chosen == config.settle(
+        {"seed": 1, "model": {"method": "GCN-DE", "layers": 7, "hidden": 32}}
+    )
+
+
+def test_a_path_stays_right_when_the_command_is_run_from_elsewhere(
+    run, graph, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(graph.parent)
+    out = tmp_path / "run"
+    assert run("train", "--dataset", graph.name, *SMALL, "--out", out)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    assert run("evaluate", out)[0] == 0
+
+
+def test_data_that_has_changed_since_is_refused(run, tmp_path):
+    graph, out = write_graph(tmp_path / "mine.npz"), tmp_path / "run"
+    assert run("train", "--dataset", graph, *SMALL, "--out", out)[0] == 0
+    write_graph(graph, seed=1)
+    for words in (["evaluate", out], ["predict", out, "-o", tmp_path / "p.csv"]):
+        code, _, error = run(*words)
+        assert code == 2
+        assert "is no longer the data that" in error
+    code, _, error = run("train", "--out", out, "--resume")
+    assert code == 2
+    assert "was trained on other data" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "GDC"], "model.method is 'GDC': it takes one of GCN, GCN-DO"),
+        (["--set", "model.norms=row"], "model.norms is not a setting: give model.norm"),
+        (["--set", "epochs"], "--set is 'epochs': give section.name=value"),
+        (["--config", "absent.toml"], "absent.toml cannot be read"),
+        (["--dataset", "croa"], "Did you mean 'cora'?"),
+        (["--layers", "0"], "model.layers is 0: it takes a whole number of at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(run, tmp_path, words, message):
+    code, _, error = run("train", *words, "--out", tmp_path / "run")
+    assert code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_for_the_run_is_needed(run):
+    code, _, error = run("train")
+    assert code == 2
+    assert "--out is missing" in error
+
+
+@pytest.mark.parametrize("words", [["evaluate"], ["predict", "-o", "p.csv"]])
+def test_a_folder_without_a_run_is_named(run, tmp_path, words):
+    code, _, error = run(*words, tmp_path)
+    assert code == 2
+    assert "has no config.toml: give the folder of a run" in error
+
+
+def test_a_diverging_run_ends_with_one_line_and_exit_code_2(run, graph, tmp_path):
+    words = ["--set", "train.learning_rate=1e38", "--out", tmp_path / "run"]
+    code, _, error = run("train", "--dataset", graph, *SMALL, *words)
+    assert code == 2
+    assert "training diverged in epoch" in error
+    assert "What to try: lower train.learning_rate" in error
+
+
+def test_help_explains_every_setting(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, printed, _ = run("train", "--help")
+    assert code == 0
+    words = " ".join(printed.split())
+    for setting in config.explained():
+        assert f"{setting.key} ({setting.default}): {setting.description}" in words
+    for option in ("--out", "--config", "--set", "--resume", "--dataset", "--method"):
+        assert option in words
+
+
+def test_without_a_terminal_a_short_run_says_nothing_but_its_result(run, graph, tmp_path):
+    _, printed, error = run("train", "--dataset", graph, *SMALL, "--out", tmp_path / "run")
+    assert error == ""
+    assert "\x1b" not in printed

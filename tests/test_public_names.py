@@ -1,0 +1,43 @@
+"""Everything public is where it is said to be, also after the rooms are imported."""
+
+import subprocess
+import sys
+
+import pytest
+
+import graphdrop
+
+
+@pytest.mark.parametrize("name", graphdrop.__all__)
+def test_every_public_name_can_be_had(name):
+    assert getattr(graphdrop, name) is not None
+    assert name in dir(graphdrop)
+
+
+def test_a_name_that_is_not_public_is_an_error():
+    with pytest.raises(AttributeError, match="has no attribute 'GDC'"):
+        graphdrop.GDC  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "first", ["pass", "import graphdrop.predict", "from graphdrop.predict import Predictive"]
+)
+def test_predict_is_a_function_whatever_was_imported_before(first):
+    code = f"""{first}
+import graphdrop, graphdrop.predict as room
+from graphdrop import predict
+assert callable(graphdrop.predict) and callable(predict)
+assert room.predictive.predict is room.predict
+try:
+    predict(None, None, samples=-1)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "samples" in done.stdout
+
+
+def test_importing_the_package_stays_light():
+    code = "import sys, graphdrop; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,55 @@
+"""A terminal shows a live bar; elsewhere there is a line now and then."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from graphdrop.train import progress
+from graphdrop.train.progress import Progress, Silent, in_words
+from graphdrop.train.selection import Selection
+
+LINE = {
+    "epoch": 20,
+    "nll": 1.0,
+    "validation": {"accuracy": 0.71, "nll": 0.9},
+    "drop_rates": [0.421, None],
+}
+SELECTION = Selection(epoch=10, accuracy=0.75, nll=0.8)
+NOTE = "validation 0.710, best 0.750 after 10, drop 0.42 none"
+
+
+def shown(terminal: bool, kind: type[Progress] = Progress) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=120, markup=False)
+    bar = kind(console)
+    bar.start(100, 0)
+    bar.update({"epoch": 1, "nll": 2.0}, SELECTION)
+    bar.update(LINE, SELECTION)
+    bar.say("something happened")
+    bar.stop()
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_epochs_figures_and_drop_rates():
+    text = shown(terminal=True)
+    assert "20/100" in text
+    assert NOTE in text
+    assert "something happened" in text
+
+
+def test_elsewhere_it_is_quiet_at_first():
+    assert shown(terminal=False) == "something happened\n"
+
+
+def test_elsewhere_a_line_comes_when_it_is_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    assert shown(terminal=False) == f"epoch 20 of 100: {NOTE}\nsomething happened\n"
+
+
+def test_a_silent_one_says_only_what_must_be_said():
+    assert shown(terminal=True, kind=Silent) == "something happened\n"
+
+
+def test_drop_rates_are_written_in_short():
+    assert in_words([0.1, 0.256, None]) == "0.10 0.26 none"

@@ -183,3 +183,15 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path):
         config.read(file)
     with pytest.raises(ValueError, match=r"absent\.toml cannot be read"):
         config.read(tmp_path / "absent.toml")
+
+
+def test_the_page_on_training_explains_every_setting_and_every_method():
+    page = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = page.splitlines()
+    expected = [
+        f"| `{one.key}` | `{one.default}` | {one.description} | {one.takes} |"
+        for one in config.explained()
+    ]
+    assert [row for row in expected if row not in rows] == []
+    for method in Method:
+        assert any(row.startswith(f"| `{method}` |") for row in rows)

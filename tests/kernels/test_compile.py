@@ -15,6 +15,7 @@ from graphdrop.kernels import aggregate, cpu
 
 NODES, FEATURES = 30, 7
 WEIGHT = normal(FEATURES, FEATURES, seed=3)
+CASES = [(Kind.HARD, False), (Kind.CONCRETE, False), (Kind.CONCRETE, True)]
 
 
 def graph(seed: int = 0) -> Graph:
@@ -33,8 +34,7 @@ def layer(graph: Graph, x: Tensor, logit: Tensor, key: Tensor, kind: Kind) -> Te
     return torch.relu(aggregate(graph, x, mask, backend="fused") @ WEIGHT)
 
 
-@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE])
-@pytest.mark.parametrize("per_edge", [False, True])
+@pytest.mark.parametrize(("kind", "per_edge"), CASES)
 def test_a_compiled_layer_equals_the_eager_one_and_a_new_key_compiles_nothing(
     kind: Kind, per_edge: bool
 ) -> None:
@@ -83,8 +83,7 @@ def arguments(
     )
 
 
-@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE])
-@pytest.mark.parametrize("per_edge", [False, True])
+@pytest.mark.parametrize(("kind", "per_edge"), CASES)
 def test_the_op_keeps_the_rules_of_torch_library(kind: Kind, per_edge: bool) -> None:
     """Its schema, its shapes without data, its derivative, and its behaviour under tracing."""
     torch.library.opcheck(torch.ops.graphdrop.aggregate.default, arguments(kind, per_edge=per_edge))

@@ -11,6 +11,7 @@ from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate, materialise
+from graphdrop.kernels.reference import draw_values
 
 NODES = 20
 PAIRS = torch.unique(power_law_edges(NODES, 120), dim=1)
@@ -78,6 +79,26 @@ def test_a_symmetric_mask_is_one_draw_for_both_directions() -> None:
     assert torch.equal(read, read[graph.reverse.long()])
     other = fused_mask(graph, MASKS["an edge"], 7)
     assert not torch.equal(other, other[graph.reverse.long()])
+
+
+@pytest.mark.parametrize("antithetic", [False, True])
+@pytest.mark.parametrize("per_edge", [False, True])
+@pytest.mark.parametrize("backend", ["fused", "reference"])
+def test_a_draw_at_its_threshold_is_kept_and_one_below_is_dropped(
+    backend: str, per_edge: bool, antithetic: bool
+) -> None:
+    plain = Mask(Kind.HARD, torch.tensor(0.0), stream_key(5), antithetic=antithetic)
+    drawn = draw_values(GRAPH, plain, 1, torch.arange(GRAPH.num_edges))[:, 0]
+    ones = torch.ones(NODES, 1)
+    for edge in [5] if per_edge else range(GRAPH.num_edges):
+        for above, kept in ((0, 1.0), (1, 0.0)):
+            drop = ((drawn if per_edge else drawn[edge]) + above).double() / 2**16
+            mask = replace(plain, keep_logit=-torch.logit(drop))
+            wanted = materialise(GRAPH, mask, 1)
+            assert bool((wanted == kept).all()) if per_edge else wanted[edge] == kept
+            sums = aggregate(GRAPH, ones, mask, backend=backend)
+            by_hand = torch.zeros(NODES, 1).index_add(0, GRAPH.edge_dst, wanted)
+            assert torch.equal(sums, by_hand)
 
 
 @pytest.mark.parametrize("keep", [0.001, 0.3, 0.9])

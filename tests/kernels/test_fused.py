@@ -143,7 +143,9 @@ def power_law_case(
         (64, 4, Kind.CONCRETE, False),
         (128, 8, Kind.HARD, True),
         (128, None, Kind.CONCRETE, False),
+        (144, 3, Kind.CONCRETE, False),
         (256, 1, Kind.NONE, False),
+        (288, 18, Kind.HARD, False),
         (300, 7, Kind.CONCRETE, True),
         (300, 40, Kind.HARD, False),
     ],
@@ -155,8 +157,8 @@ def test_wide_features_in_blocks_that_fit_the_vectors_or_do_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", [16, 32, 64, 128, 240])
-@pytest.mark.parametrize("blocks", [1, 2, 3, None])
+@pytest.mark.parametrize("features", [16, 32, 64, 128, 144, 240])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 8, None])
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("per_edge", [False, True])
 def test_every_compiled_kernel(

@@ -14,7 +14,7 @@ from graphdrop.kernels.reference import draw_values
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, Drawn
 
-STEPS = 1000
+STEPS = 3000
 
 
 class Passes:

@@ -36,7 +36,7 @@ def test_without_settings_it_is_the_papers_recipe():
 
 @pytest.mark.parametrize(
     ("dataset", "layers", "l2", "warmup"),
-    [("cora", 2, 5e-3, 0), ("Citeseer", 4, 1e-2, 40), ("cora_ml", 4, 1e-3, 20)],
+    [("cora", 2, 5e-3, 0), ("Citeseer", 4, 1e-2, 40), ("Cora-ML", 4, 1e-3, 20)],
 )
 def test_the_papers_recipe_depends_on_the_dataset_and_the_depth(dataset, layers, l2, warmup):
     settings = config.settle({"data": {"dataset": dataset}, "model": {"layers": layers}})

@@ -22,6 +22,7 @@ def settings_of():
 
     def settings_of(method: str = "GCN-BBGDC", **changes: dict[str, Any]) -> Config:
         small: dict[str, dict[str, Any]] = {
+            "data": {"dataset": "data"},
             "model": {"method": method, "layers": 2, "hidden": 8},
             "train": {"epochs": 6, "evaluate_every": 2, "samples": 2},
             "predict": {"samples": 3},

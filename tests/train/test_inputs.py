@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphdrop.config import DataSettings
-from graphdrop.train.inputs import load_for, prepared, row_normalised
+from graphdrop.train.inputs import check_name, load_for, prepared, row_normalised
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -31,3 +31,13 @@ def test_the_dataset_is_the_one_that_is_named():
     dataset = load_for(DataSettings(dataset="synthetic", split="random-fractions", split_seed=3))
     assert dataset.name == "synthetic"
     assert (dataset.split.name, dataset.split.seed) == ("random-fractions", 3)
+
+
+@pytest.mark.parametrize("name", ["data", "some/where/data.npz"])
+def test_a_graph_goes_with_settings_that_call_it_by_its_name(tiny, name):
+    check_name(tiny, DataSettings(dataset=name))
+
+
+def test_a_graph_is_refused_by_the_settings_of_another(tiny):
+    with pytest.raises(ValueError, match=r"dataset is 'data' and data\.dataset 'cora'"):
+        check_name(tiny, DataSettings(dataset="cora"))

@@ -102,5 +102,6 @@ PAPER_SHALLOW: Settings = {"objective": {"warmup": 0}}
 
 def recipe(method: Method, dataset: str, layers: int) -> Settings:
     """What differs from the plain defaults for a method on a dataset at a depth."""
+    by_dataset = PAPER_BY_DATASET.get(dataset.lower().replace("-", "_"), {})
     shallow = PAPER_SHALLOW if layers <= 2 else {}
-    return merged(PAPER_BY_DATASET.get(dataset.lower(), {}), shallow, BY_METHOD[method])
+    return merged(by_dataset, shallow, BY_METHOD[method])

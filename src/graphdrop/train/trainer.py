@@ -70,7 +70,8 @@ class Trainer:
 
     Args:
         config: all settings of the run.
-        dataset: the graph, with its split; by default the one that `config.data` names.
+        dataset: the graph, with its split, under the name that `config.data.dataset` has; by
+            default it is loaded by that name.
         run_folder: where settings, metrics, checkpoints and the result go; `None` keeps all in
             memory.
         resume: go on with the run in the folder, if there is one.
@@ -87,6 +88,7 @@ class Trainer:
         progress: Progress | None = None,
     ) -> None:
         dataset = dataset or inputs.load_for(config.data)
+        inputs.check_name(dataset, config.data)
         self.config, self.dataset = config, dataset
         self.progress = progress or Progress()
         self.data = inputs.prepared(dataset.data, config.data)

@@ -8,10 +8,10 @@ costs no memory: whoever needs it draws it again. The construction has three sta
    nothing.
 2. ``edge_hash`` hashes (destination, source) under the first word and the rank among parallel
    edges under the second into 64 bits: two multiply-xorshift rounds, a bijection of the pair.
-3. ``lane`` expands one edge's 64 bits into 32-bit lanes: the low word plus a Weyl counter goes
-   through a two-round 32-bit finaliser that takes the high word in the middle. For a given lane
-   it is a bijection of the low word, hence exactly uniform; two lanes of an edge are related
-   through 64 random bits, not 32. Each lane gives two 16-bit draws.
+3. ``lane`` expands one edge's 64 bits into 32-bit lanes: the low word is where a walk starts, the
+   high word its stride, and every place on the walk goes through a two-round 32-bit finaliser.
+   A lane is a bijection of the start, hence exactly uniform; two lanes an odd distance apart are
+   a bijection of start and stride, hence exactly independent. Each lane gives two 16-bit draws.
 
 Stage 3 uses only 32-bit operations, which fill the vector units of a CPU: that is what makes a
 mask per feature nearly free. The functions here are plain torch on any device (64-bit integers,
@@ -31,8 +31,7 @@ MASK32 = 0xFFFFFFFF
 MASK64 = 0xFFFFFFFFFFFFFFFF
 MIX_MULTIPLIER = 0x0E9846AF9B1A615D
 RANK_MULTIPLIER = 0x9E3779B97F4A7C15
-LANE_INCREMENT = 0x9E3779B9
-LANE_MULTIPLIERS = (0x21F0AAAD, 0xD35A2D97)
+LANE_MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
 SOURCE_ONLY = MASK32  # stands for the destination where a draw belongs to the source node alone
 DRAW_BITS = 16
 TABLE_BITS = 12
@@ -137,14 +136,17 @@ def _signed(word: int) -> int:
 def stream_key(seed: int, step: int = 0, layer: int = 0, sample: int = 0) -> Tensor:
     """Two int64 words that name the stream of one layer in one forward pass."""
     state = 0
-    for word in (seed, step, layer, sample):
+    words = {"seed": seed, "step": step, "layer": layer, "sample": sample}
+    for name, word in words.items():
+        if not -(1 << 63) <= word <= MASK64:
+            raise ValueError(f"{name} must be a number of 64 bits; got {word}")
         # the odd constant keeps a zero word from being the identity
         state = _mix(_mix(word + RANK_MULTIPLIER) ^ state)
     return torch.tensor([_signed(_mix(state ^ 1)), _signed(_mix(state ^ 2))], dtype=torch.int64)
 
 
 def uniforms(key: Tensor, count: int) -> Tensor:
-    """``count`` float64 uniforms of 53 bits in (0, 1), from the stream's own corner.
+    """``count`` float64 uniforms of 52 bits in (0, 1), from the stream's own corner.
 
     For the few numbers a layer needs beside its masks, such as the draw of a keep probability.
     No edge reaches them: the destination is the id that no node may have.
@@ -152,13 +154,13 @@ def uniforms(key: Tensor, count: int) -> Tensor:
     if count == 1 and key.device.type == "cpu":  # quicker without tensors, the same bits
         first, second = (word & MASK64 for word in key.tolist())
         word = ((SOURCE_ONLY - 1) << 32) ^ first
+        word = (word ^ word >> 32) * MIX_MULTIPLIER + second & MASK64
         word = (word ^ word >> 32) * MIX_MULTIPLIER & MASK64
-        word = ((word ^ word >> 32) + second) * MIX_MULTIPLIER & MASK64
         word ^= word >> 28
-        return torch.tensor([((word >> 11) + 0.5) * 2.0**-53], dtype=torch.float64)
+        return torch.tensor([((word >> 12) + 0.5) * 2.0**-52], dtype=torch.float64)
     index = torch.arange(count, dtype=torch.int64, device=key.device)
     bits = edge_hash(key, torch.full_like(index, SOURCE_ONLY - 1), index)
-    return (_shift_right(bits, 11).to(torch.float64) + 0.5) * 2.0**-53
+    return (_shift_right(bits, 12).to(torch.float64) + 0.5) * 2.0**-52
 
 
 def _shift_right(word: Tensor, bits: int) -> Tensor:
@@ -172,22 +174,20 @@ def edge_hash(
     """64 bits for every edge, as int64; node ids are below 2**32 - 2."""
     multiplier = _signed(MIX_MULTIPLIER)
     word = ((destination.to(torch.int64) << 32) | source.to(torch.int64)) ^ key[0]
-    word = (word ^ _shift_right(word, 32)) * multiplier
-    word = (word ^ _shift_right(word, 32)) + key[1]
+    word = (word ^ _shift_right(word, 32)) * multiplier + key[1]
     if rank is not None:
         word = word + rank.to(torch.int64) * _signed(RANK_MULTIPLIER)
-    word = word * multiplier
+    word = (word ^ _shift_right(word, 32)) * multiplier
     return word ^ _shift_right(word, 28)
 
 
 def lane(edge_bits: Tensor, index: Tensor) -> Tensor:
     """32-bit lane ``index`` of each edge's stream, as int64 in [0, 2**32)."""
-    low, high = edge_bits & MASK32, _shift_right(edge_bits, 32)
-    word = (low + index.to(torch.int64) * LANE_INCREMENT) & MASK32
+    start, stride = edge_bits & MASK32, _shift_right(edge_bits, 32)
+    word = (start + index.to(torch.int64) * stride) & MASK32
     word = ((word ^ (word >> 16)) * LANE_MULTIPLIERS[0]) & MASK32
-    word = word ^ high
     word = ((word ^ (word >> 15)) * LANE_MULTIPLIERS[1]) & MASK32
-    return word ^ (word >> 15)
+    return word ^ (word >> 16)
 
 
 def draw_bits(edge_bits: Tensor, draw: Tensor) -> Tensor:

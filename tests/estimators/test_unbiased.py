@@ -1,5 +1,6 @@
 """Averaged over 10^5 draws, the estimators give the gradient that enumeration gives."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +20,7 @@ from graphdrop.samplers import Draw, Drawn
 
 COPIES = 100_000
 DRAW = Draw(seed=1, step=0)
+KEEPS = (0.6, 0.4)
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {
     "ARM": ARM,
     "DisARM": DisARM,
@@ -72,12 +74,19 @@ def a_pass(toy: Toy, antithetic: bool) -> tuple[Tensor, list[Drawn]]:
     return losses.view(-1, NODES).mean(1), tape
 
 
+def fixed_uniforms() -> list[Tensor]:
+    """What each layer's rate is drawn with."""
+    return [uniforms(DRAW.key(layer), 1).reshape(()) for layer in range(2)]
+
+
 @cache
 def passes(sharing: str) -> tuple[Toy, list[tuple[Tensor, list[Drawn]]]]:
     """Both passes of 10^5 copies of the toy, with a rate whose logit has a, b and a fixed u."""
     toy = Toy(sharing, BetaBernoulliRate())
-    for layer, rate in enumerate(toy.rates):
-        rate.a, rate.b = 1.4 - 0.3 * layer, 1.1  # type: ignore[assignment]
+    for rate, keep, u in zip(toy.rates, KEEPS, fixed_uniforms(), strict=True):
+        # pi = (1 - u^(1/b))^(1/a), solved for a
+        rate.b = 1.1  # type: ignore[assignment]
+        rate.a = (1.0 - u ** (1.0 / 1.1)).log() / math.log(keep)  # type: ignore[assignment]
     return toy, [a_pass(toy, antithetic) for antithetic in (False, True)]
 
 
@@ -119,9 +128,7 @@ def estimated(
 def exact(sharing: str) -> list[tuple[Tensor, list[Tensor]]]:
     """The gradient for each layer's logit, and the logit's slopes in the rate's parameters."""
     toy, _ = passes(sharing)
-    logits = [
-        rate.logit(uniforms(DRAW.key(layer), 1).reshape(())) for layer, rate in enumerate(toy.rates)
-    ]
+    logits = [rate.logit(u) for rate, u in zip(toy.rates, fixed_uniforms(), strict=True)]
     leaves = [logit.detach().double().requires_grad_() for logit in logits]
     wanted = torch.autograd.grad(toy.expected_loss(leaves), leaves)
     slopes = [

@@ -90,9 +90,8 @@ def _edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: An
     if flags & SOURCE:
         destination, number = _SOURCE_ONLY, np.uint64(0)
     word = ((destination << _U32) | source) ^ key0
+    word = (word ^ (word >> _U32)) * _MIX + key1 + number * _RANK
     word = (word ^ (word >> _U32)) * _MIX
-    word = (word ^ (word >> _U32)) + key1 + number * _RANK
-    word = word * _MIX
     return word ^ (word >> _U28)
 
 

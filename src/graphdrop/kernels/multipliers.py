@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphdrop.draws import DRAW_BITS, LANE_INCREMENT, LANE_MULTIPLIERS, MASK32, TABLE_BITS
+from graphdrop.draws import DRAW_BITS, LANE_MULTIPLIERS, TABLE_BITS
 from graphdrop.kernels.channels import (
     EVEN_BLOCKS,
     MAX_BLOCKS,
@@ -57,21 +57,21 @@ def _lane_words(
     low = builder.trunc(bits, I32)
     high = builder.trunc(builder.lshr(bits, I64(32)), I32)
     if skipped is not None:
-        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), I32(LANE_INCREMENT)))
+        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), high))
 
     def fold(word: ir.Value, shift: int) -> ir.Value:
         return builder.xor(word, builder.lshr(word, constants(I32, [shift] * width)))
 
     first, second = (constants(I32, [factor] * width) for factor in LANE_MULTIPLIERS)
-    word = builder.add(splat(builder, low, width), counters)
+    strides = builder.mul(splat(builder, high, width), counters)
+    word = builder.add(splat(builder, low, width), strides)
     word = builder.mul(fold(word, 16), first)
-    word = builder.xor(word, splat(builder, high, width))
     word = builder.mul(fold(word, 15), second)
-    return fold(word, 15)
+    return fold(word, 16)
 
 
 def _counters(count: int) -> ir.Constant:
-    return constants(I32, [lane * LANE_INCREMENT & MASK32 for lane in range(count)])
+    return constants(I32, range(count))
 
 
 def _halves(builder: ir.IRBuilder, words: ir.Value, draws: int) -> ir.Value:

@@ -188,11 +188,9 @@ def _channel(features: int, blocks: int, start: int, width: int) -> Any:
             return channels.EVEN_BLOCKS[len(found)](int(found[0]))
         if blocks <= channels.MAX_BLOCKS:
             return channels.Blocks(blocks, of_vector.to(torch.int32).numpy())
-    counter = (padded // 32 * 16 + padded % 16) * draws.LANE_INCREMENT & draws.MASK32
+    counter = padded // 32 * 16 + padded % 16
     shift = padded // 16 % 2 * draws.DRAW_BITS
-    return channels.Lanes(
-        counter.numpy().astype(np.uint32).view(np.int32), shift.to(torch.int32).numpy()
-    )
+    return channels.Lanes(counter.to(torch.int32).numpy(), shift.to(torch.int32).numpy())
 
 
 def one_at_a_time() -> AbstractContextManager[Any]:

@@ -1,0 +1,1 @@
+"""The report room: what runs say, as tables, figures and one page to open in a browser."""

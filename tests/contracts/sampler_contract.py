@@ -150,13 +150,17 @@ class SamplerContract(ABC):
     def test_a_layer_multiplies_by_the_mask_that_the_sampler_describes(
         self, rate: str, temperature: float | None
     ) -> None:
-        layer, draw = self.layer(rate), Draw(1, 2, temperature=temperature)
+        layer = self.layer(rate)
         assert layer.sampler is not None
-        mask, scale = self.mask(layer.sampler, draw), self.scale(layer.sampler, draw)
-        torch.testing.assert_close(
-            self.probe(layer, draw), self.matrices(mask, scale), rtol=1e-5, atol=1e-6
-        )
-        assert bool((mask < 1.0).any())
+        least = 1.0
+        for step in range(3):  # one draw of a wide rate may keep everything
+            draw = Draw(1, step, temperature=temperature)
+            mask, scale = self.mask(layer.sampler, draw), self.scale(layer.sampler, draw)
+            torch.testing.assert_close(
+                self.probe(layer, draw), self.matrices(mask, scale), rtol=1e-5, atol=1e-6
+            )
+            least = min(least, float(mask.min()))
+        assert least < 1.0
 
     @temperatures
     def test_the_backward_pass_uses_the_draw_of_the_forward_pass(
@@ -310,9 +314,12 @@ class SamplerContract(ABC):
         part = graph.rows(rows)
         assert part.parent_edge is not None
         assert part.src_ids is not None
-        assert torch.equal(
+        # torch's sigmoid rounds the last few numbers of an array in its own way
+        torch.testing.assert_close(
             self.mask(layer.sampler, draw, graph=part),
             self.mask(layer.sampler, draw)[part.parent_edge.long()],
+            rtol=1e-14,
+            atol=0.0,
         )
         torch.testing.assert_close(
             layer(x[part.src_ids], part, draw), layer(x, graph, draw)[rows], rtol=1e-5, atol=1e-6

@@ -83,7 +83,7 @@ def test_columns_can_be_selected(first: int, last: int) -> None:
 def test_dropout_draws_the_same_for_sparse_and_dense_input(
     draw: Draw | None, nodes: Tensor | None
 ) -> None:
-    x = matrix()
+    x = matrix(columns=40)
     sparse = SparseFeatures.from_tensor(x)
     mask = DropOut(FixedRate(0.6)).mask(sparse.matrix, draw, 3)
     wanted = drop_dense(x, mask, nodes)

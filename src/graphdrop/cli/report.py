@@ -1,0 +1,76 @@
+"""`graphdrop report`: what runs say, side by side on one page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdrop.cli.runs import _open
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from graphdrop.report.collect import RunEvidence
+
+MOST = 8
+"""So many runs can be told apart by colour and dashes."""
+
+
+def report(
+    run: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs: --out of train.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Compare runs on one graph in an HTML page that needs no network and no server.
+
+    Shows figures, training curves with the learned rates, calibration, PAvPU, risk against
+    coverage, over-smoothing, and the graph with the prediction and uncertainty of every node.
+    """
+    _check(run, output)
+    words = ["graphdrop", "report", *map(str, run), "-o", str(output)]
+    print(written(output, *gather(run), words))
+
+
+def gather(folders: Sequence[Path]) -> tuple[list[RunEvidence], Data]:
+    """What the report shows of each run, and the graph of the last."""
+    from graphdrop.report.collect import collect  # noqa: PLC0415 - --help needs no torch
+
+    evidence = []
+    for folder in folders:
+        chosen, model, data, header = _open(folder, None)
+        evidence.append(collect(folder, chosen, model, data, header))
+    return evidence, data
+
+
+def written(output: Path, evidence: list[RunEvidence], data: Data, words: Sequence[str]) -> str:
+    """Write the report of the command with these words; a sentence that says so."""
+    from graphdrop.report.html import write_report  # noqa: PLC0415
+
+    write_report(output, evidence, data, command=shlex.join(words))
+    size = output.stat().st_size / 1e6
+    return f"Wrote {output} ({size:.1f} MB): open it in a browser, it needs no network."
+
+
+def _check(runs: Sequence[Path], output: Path) -> None:
+    if output.is_dir() or not output.parent.is_dir():
+        raise ValueError(
+            f"--output is {output}: give the name of a file in a folder that is there, such as "
+            "report.html"
+        )
+    if len(runs) > MOST:
+        raise ValueError(f"{len(runs)} runs are given: a report compares up to {MOST}")
+    for number, folder in enumerate(runs):
+        if folder.resolve() in [other.resolve() for other in runs[:number]]:
+            raise ValueError(f"{folder} is given twice: name every run once")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command `graphdrop` this verb."""
+    app.command()(report)

@@ -1,0 +1,194 @@
+"""What a report shows of a run: predictions of all nodes, measures on the test nodes, its course."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop import metrics
+from graphdrop.config import Config
+from graphdrop.metrics import ThresholdAxis
+from graphdrop.nn import GCN
+from graphdrop.predict import Predictive
+from graphdrop.train import evaluation
+from graphdrop.train.folder import RESULT
+from graphdrop.train.journal import METRICS
+from graphdrop.train.objective import layers_of
+
+Numbers = list[float | None]
+
+AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
+THRESHOLDS = [number / 100 for number in range(101)]
+POINTS = 400
+"""A curve is drawn through at most about so many points."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunEvidence:
+    """Everything that a report shows of one run."""
+
+    folder: Path
+    config: Config
+    prediction: Predictive
+    """Of all nodes."""
+    decided: Tensor
+    """The predicted class of every node, by vote or by mean as the run's settings say."""
+    scores: dict[str, float]
+    """Figures on the test nodes, by name."""
+    drop_rates: Numbers
+    training: dict[str, Any]
+    reliability: dict[str, Numbers]
+    pavpu: dict[str, dict[str, Numbers]]
+    """By the axis of the threshold."""
+    risk: dict[str, Numbers]
+    smoothing: dict[str, Numbers]
+    """By measure: one number for every hidden layer."""
+    selected_epoch: int
+    data_sha256: str
+    versions: dict[str, str]
+    data_files: dict[str, str]
+    """The sha256 of every file that the data came from."""
+    seconds: float | None
+    """Duration of the training; `None` while it is not finished."""
+
+
+def collect(
+    folder: Path, config: Config, model: GCN, data: Data, header: dict[str, Any]
+) -> RunEvidence:
+    """Predict with the selected network of a run, and measure what it predicts.
+
+    Args:
+        folder: of the run, for its metrics and its result.
+        config: its settings.
+        model: its selected network.
+        data: its graph, with the features that the network takes.
+        header: what the file of the network says about it.
+    """
+    prediction = evaluation.predictive(model, data, config)
+    decided = evaluation.decided(prediction, config)
+    test = data.test_mask
+    probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
+    part = Predictive(
+        probabilities,
+        prediction.votes[test],
+        prediction.expected_entropy[test],
+        prediction.deviation[test],
+        prediction.samples,
+    )
+    scores = asdict(evaluation.score(part, labels, config))
+    scores["aurc"] = float(metrics.aurc(probabilities, labels, predictions=predictions))
+    bins = metrics.reliability(probabilities, labels)
+    curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
+    few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()
+    result = _result(folder)
+    return RunEvidence(
+        folder=folder,
+        config=config,
+        prediction=prediction,
+        decided=decided,
+        scores=scores,
+        drop_rates=list(evaluation.drop_rates(model)),
+        training=_course(folder),
+        reliability={name: plain(values) for name, values in bins._asdict().items()},
+        pavpu={axis.value: _pavpu(probabilities, labels, predictions, axis.value) for axis in AXES},
+        risk={name: plain(values[few]) for name, values in curve._asdict().items()},
+        smoothing=_smoothing(model, data, config),
+        selected_epoch=int(header["epoch"]),
+        data_sha256=header["data"]["sha256"],
+        versions=header["versions"],
+        data_files=result.get("data", {}).get("files", {}),
+        seconds=result.get("seconds"),
+    )
+
+
+def plain(values: Tensor) -> Numbers:
+    """Numbers as JSON has them: `None` where one is undefined."""
+    return [value if math.isfinite(value) else None for value in values.double().tolist()]
+
+
+def _pavpu(
+    probabilities: Tensor, labels: Tensor, predictions: Tensor, axis: str
+) -> dict[str, Numbers]:
+    curve = metrics.pavpu_curve(
+        probabilities, labels, THRESHOLDS, axis=axis, predictions=predictions
+    )
+    return {name: plain(values) for name, values in curve._asdict().items()}
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """What training wrote at its end; empty where it has not come to one."""
+    path = folder / RESULT
+    result: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return result
+
+
+def _course(folder: Path) -> dict[str, Any]:
+    """The terms of the loss, and the validation figures and drop rates, over the epochs."""
+    lines = list(_lines(folder / METRICS))
+    every = lines[:: max(1, len(lines) // POINTS)]
+    evaluated = [line for line in lines if "validation" in line]
+    evaluated = evaluated[:: max(1, len(evaluated) // POINTS)]
+    return {
+        "epoch": [line["epoch"] for line in every],
+        **{term: [line[term] for line in every] for term in ("loss", "nll", "kl", "l2")},
+        "evaluated": [line["epoch"] for line in evaluated],
+        "accuracy": [line["validation"]["accuracy"] for line in evaluated],
+        "validation_nll": [line["validation"]["nll"] for line in evaluated],
+        # one list per layer
+        "drop_rates": list(zip(*(line["drop_rates"] for line in evaluated), strict=True)),
+    }
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        return
+    for text in path.read_text("utf-8", errors="replace").splitlines():
+        try:
+            yield json.loads(text)
+        except json.JSONDecodeError:
+            return  # the line that was being written when the run was killed
+
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+SMOOTHING: dict[str, Measure] = {
+    "total variation": metrics.total_variation,
+    "Dirichlet energy": metrics.dirichlet_energy,
+    "mean average distance": metrics.mean_average_distance,
+}
+
+
+def _smoothing(model: GCN, data: Data, config: Config) -> dict[str, Numbers]:
+    """Each measure on the output of every hidden layer, in one pass of the kind that predicts."""
+    values: dict[str, list[Tensor]] = {name: [] for name in SMOOTHING}
+    source, destination = data.edge_index
+    if bool((source != destination).any()):
+        with _outputs(model) as outputs:
+            evaluation.predictive(model, data, config, samples=1)
+        for output in outputs:
+            for name, measure in SMOOTHING.items():
+                values[name].append(measure(output, data.edge_index))
+    return {name: plain(torch.tensor(row)) for name, row in values.items()}
+
+
+@contextmanager
+def _outputs(model: GCN) -> Iterator[list[Tensor]]:
+    """Within it, a pass notes down what each hidden layer gives to the next."""
+    outputs: list[Tensor] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
+        for layer in layers_of(model)[1:]
+    ]
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()

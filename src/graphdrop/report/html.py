@@ -1,0 +1,188 @@
+"""`write_report`: runs on one graph as one HTML file that needs no network and no server.
+
+The page's own files are in `page/`. What it shows goes into it as JSON, large arrays as base64 of
+their bytes; its script makes all text as text nodes, so that no name can become markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.config import differences
+from graphdrop.report.collect import RunEvidence
+from graphdrop.report.layout import layout
+from graphdrop.train.archive import replace_file
+
+SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
+LARGEST = 65535
+"""Probabilities and positions are stored in so many steps."""
+
+
+def write_report(
+    path: str | Path, runs: Sequence[RunEvidence], data: Data, *, command: str = ""
+) -> None:
+    """Write a report on runs that were trained on the same data.
+
+    Args:
+        path: the file, best ending in `.html`.
+        runs: what `collect` found out about each.
+        data: their graph.
+        command: what made the report, to be shown in it.
+    """
+    replace_file(Path(path), page(runs, data, command=command).encode())
+
+
+def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
+    """The text of the report."""
+    _check(runs)
+    names = run_names([run.folder for run in runs])
+    name = dataset_name(runs[0])
+    content = {
+        "command": command,
+        "dataset": _dataset(runs[0], data, name),
+        "graph": _graph(data),
+        "differences": _differences(runs),
+        "runs": [_run(run, label) for run, label in zip(runs, names, strict=True)],
+    }
+    files = resources.files(__package__) / "page"
+    read = {n: (files / n).read_text("utf-8") for n in ("page.html", "style.css", *SCRIPTS)}
+    parts = {
+        "title": html.escape(f"{name}: {', '.join(names)}"),
+        "style": read["style.css"],
+        "data": embedded(content),
+        "script": "\n".join(read[script] for script in SCRIPTS),
+    }
+    # In one go: nothing that is put in is looked at again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read["page.html"])
+
+
+def _check(runs: Sequence[RunEvidence]) -> None:
+    if not runs:
+        raise ValueError("runs is empty: a report needs at least one run")
+    first = runs[0]
+    for run in runs[1:]:
+        if run.data_sha256 == first.data_sha256:
+            continue
+        here, there = dataset_name(first), dataset_name(run)
+        other = there if there != here else f"another split or version of {here}"
+        raise ValueError(
+            f"{first.folder} was trained on {here} and {run.folder} on {other}: a report compares "
+            "runs on the same graph and split, so write one for each"
+        )
+
+
+def dataset_name(run: RunEvidence) -> str:
+    """The name of a run's dataset; of a file, without folder and ending."""
+    return Path(run.config.data.dataset).stem
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """A name for each run: its folder's, or the whole path where that would not tell them apart."""
+    short = [folder.resolve().name for folder in folders]
+    return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
+
+
+def embedded(content: Any) -> str:
+    """JSON that can stand inside a `<script>`: no character in it can end the element or a line."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text  # json.dumps itself escapes all that is not ASCII, U+2028 among it
+
+
+def packed(values: NDArray[Any] | Tensor, kind: str) -> dict[str, str]:
+    """An array as the page reads it: the name of the typed array, and its bytes in base64."""
+    array = np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<"))
+    return {"kind": kind, "base64": base64.b64encode(array.tobytes()).decode()}
+
+
+def _fractions(values: Tensor) -> dict[str, str]:
+    return packed((values.double() * LARGEST).round().clamp(0, LARGEST), "uint16")
+
+
+def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "sha256": run.data_sha256,
+        "files": run.data_files,
+        "nodes": len(data.y),
+        "edges": len(_pairs(data)),
+        "classes": int(run.prediction.probabilities.shape[1]),
+        "features": int(data.x.shape[1]),
+    }
+
+
+def _pairs(data: Data) -> NDArray[np.int64]:
+    """Every edge between two nodes once, `[m, 2]`."""
+    edges = np.sort(data.edge_index.numpy().T, axis=1)
+    unique: NDArray[np.int64] = np.unique(edges[edges[:, 0] < edges[:, 1]], axis=0)
+    return unique
+
+
+def _graph(data: Data) -> dict[str, Any]:
+    nodes = len(data.y)
+    pairs = _pairs(data)
+    place = torch.from_numpy(layout(pairs.T, nodes))
+    part = torch.zeros(nodes, dtype=torch.uint8)
+    for number, mask in enumerate((data.train_mask, data.val_mask, data.test_mask), 1):
+        part[mask] = number
+    return {
+        "place": _fractions((place + 1) / 2),
+        "pairs": packed(pairs, "uint16" if nodes <= LARGEST else "uint32"),
+        "label": packed(data.y, "int16"),
+        "part": packed(part, "uint8"),
+    }
+
+
+def _differences(runs: Sequence[RunEvidence]) -> list[list[str]]:
+    """The settings in which runs differ, each with its value in every run."""
+    keys = dict.fromkeys(key for run in runs[1:] for key in differences(runs[0].config, run.config))
+    rows = []
+    for key in keys:
+        section, _, field = key.rpartition(".")
+        owners = [getattr(run.config, section) if section else run.config for run in runs]
+        rows.append([key, *(str(getattr(owner, field)) for owner in owners)])
+    return rows
+
+
+def _run(run: RunEvidence, name: str) -> dict[str, Any]:
+    config, prediction = run.config, run.prediction
+    return {
+        "name": name,
+        "folder": str(run.folder),
+        "method": config.model.method.value,
+        "layers": config.model.layers,
+        "seed": config.seed,
+        "samples": prediction.samples,
+        "masks": config.predict.masks,
+        "decision": config.predict.decision,
+        "pavpu_threshold": config.predict.pavpu_threshold,
+        "pavpu_axis": config.predict.pavpu_axis,
+        "scores": run.scores,
+        "drop_rates": run.drop_rates,
+        "selected_epoch": run.selected_epoch,
+        "seconds": run.seconds,
+        "versions": run.versions,
+        "training": run.training,
+        "reliability": run.reliability,
+        "pavpu": run.pavpu,
+        "risk": run.risk,
+        "smoothing": run.smoothing,
+        "predicted": packed(run.decided, "uint16"),
+        "probability": _fractions(prediction.probabilities),
+        "entropy": packed(prediction.entropy, "float32"),
+        "epistemic": packed(prediction.epistemic, "float32"),
+    }

@@ -1,0 +1,79 @@
+// The page put together: heading, summary, provenance, light and dark.
+
+const COLUMNS = [
+  ["accuracy ↑", (run) => run.scores.accuracy, percent, 1],
+  ["NLL ↓", (run) => run.scores.nll, number, -1],
+  ["ECE ↓", (run) => run.scores.ece, number, -1],
+  ["PAvPU ↑", (run) => run.scores.pavpu, number, 1],
+  ["AURC ↓", (run) => run.scores.aurc, number, -1],
+  ["seconds", (run) => run.seconds, (value) => number(value, 0), 0],
+];
+
+function heading() {
+  const count = (value) => value.toLocaleString("en");
+  byId("title").textContent = dataset.name;
+  byId("lead").textContent = `${runs.length === 1 ? "A network" : `${runs.length} networks`}, the uncertainty of ${runs.length === 1 ? "its" : "their"} predictions, and the graph they were made on: ${count(dataset.nodes)} nodes, ${count(dataset.edges)} edges, ${count(dataset.features)} features, ${dataset.classes} classes.`;
+  byId("runs").append(...runs.map((run, k) => make("li", {}, sample(k), make("strong", {}, run.name), make("span", { class: "soft" }, `${run.method}, ${run.layers} layers, seed ${run.seed}`))));
+}
+
+function rateCells(run, k) {
+  if (run.drop_rates.every((rate) => rate === null)) return "none";
+  return make("span", { class: "rates", style: { "--rate-colour": runColour(k) } }, run.drop_rates.map((rate) => make("span", { style: { "--rate": `${Math.round(70 * (rate ?? 0))}%` } }, number(rate, 2))));
+}
+
+function summary() {
+  const values = COLUMNS.map(([, value]) => runs.map(value));
+  const best = COLUMNS.map(([, , , sign], c) => (sign && runs.length > 1 ? values[c].reduce((a, b) => (sign * b > sign * a ? b : a)) : null));
+  const head = ["run", "method", ...COLUMNS.map(([name]) => name), "drop rate by layer"];
+  byId("summary-table").append(
+    make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", {}, run.method),
+      ...COLUMNS.map(([, , text], c) => make("td", { class: values[c][k] === best[c] ? "best" : null }, text(values[c][k]))),
+      make("td", {}, rateCells(run, k))))));
+  const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.decision}`);
+  const certain = (run) => `certain up to ${run.pavpu_threshold} as a ${run.pavpu_axis.replaceAll("-", " ")} entropy`;
+  byId("summary-note").textContent = runs.map((run) => `${run.name}: ${how(run)}; PAvPU ${certain(run)}.`).join(" ") + " One run of each; differences between runs of one seed are no evidence that one method is better.";
+  if (!report.differences.length) return;
+  byId("differences").hidden = false;
+  byId("differences").lastElementChild.append(make("table", {}, make("thead", {}, make("tr", {}, ["setting", ...runs.map((run) => run.name)].map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, report.differences.map(([key, ...rest]) => make("tr", {}, make("td", {}, make("code", {}, key)), rest.map((value) => make("td", {}, value)))))));
+}
+
+function provenance() {
+  const list = (rows) => make("dl", {}, rows.flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, value)]));
+  const code = (text) => make("code", {}, text);
+  const files = Object.entries(dataset.files);
+  byId("provenance-content").append(list([
+    ["Data as trained on, sha256", code(dataset.sha256)],
+    ...(report.command ? [["Command", code(report.command)]] : []),
+  ]), ...runs.map((run) => make("section", {}, make("h3", {}, run.name), list([
+    ["Folder", code(run.folder)], ["Method", `${run.method}, ${run.layers} layers`], ["Seed", String(run.seed)],
+    ["Selected", `after epoch ${run.selected_epoch}, on the validation nodes`],
+    ["Duration", run.seconds === null ? "not finished" : `${run.seconds.toFixed(1)} seconds of training`],
+    ["Versions", Object.entries(run.versions).map(([name, version]) => `${name} ${version}`).join(", ")],
+  ]))));
+  if (files.length) byId("provenance-content").append(make("details", {}, make("summary", {}, "Checksums of the dataset's files"), list(files.map(([name, sha]) => [name, code(sha)]))));
+}
+
+function theming() {
+  const root = document.documentElement, button = byId("theme"), wished = matchMedia("(prefers-color-scheme: dark)");
+  const apply = (theme) => {
+    root.dataset.theme = theme;
+    button.textContent = theme === "dark" ? "☀ light" : "☾ dark";
+    redraw();
+  };
+  button.addEventListener("click", () => apply(root.dataset.theme === "dark" ? "light" : "dark"));
+  wished.addEventListener("change", () => apply(wished.matches ? "dark" : "light"));
+  apply(wished.matches ? "dark" : "light");
+}
+
+theming();
+heading();
+summary();
+graphControls();
+selectiveFigures();
+calibrationFigures();
+trainingFigures();
+smoothingFigures();
+provenance();
+setThreshold(largestEntropy);

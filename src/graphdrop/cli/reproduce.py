@@ -1,0 +1,114 @@
+"""`graphdrop reproduce`: a table or figure of the paper at one command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from graphdrop.config import Method
+from graphdrop.data.sources import SOURCES, find_source
+
+
+def reproduce(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="table1, table2, table3, table4, fig-pavpu, fig-tv, fig-depth, local, ablation, "
+            "schematics, or all.",
+        ),
+    ],
+    *,
+    recipe: Annotated[
+        str, typer.Option(help="paper: the paper's settings. tuned: ours, chosen on validation.")
+    ] = "paper",
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Seeds per cell.", show_default="the recipe's, 10")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs made at once.", show_default="one per core")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Run only cells of this dataset; may be repeated.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Run only cells of this method; may be repeated.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few epochs and seeds, to see it work; kept apart.")
+    ] = False,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Run nothing: render the runs that are there.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the runs, tables and figures.")] = Path(
+        "results"
+    ),
+    axis: Annotated[
+        str,
+        typer.Option(
+            help="Thresholds of fig-pavpu: fraction-of-largest (the paper's), "
+            "fraction-of-log-classes or smallest-to-largest."
+        ),
+    ] = "fraction-of-largest",
+) -> None:
+    """Make a table or figure of the paper, beside the paper's own numbers.
+
+    Every finished run is kept in the folder --out as one line of runs.jsonl. Runs that are there
+    are not made again: a reproduction that was stopped or killed goes on with the same command,
+    and several may share one folder.
+    """
+    from graphdrop import experiments  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.experiments.measures import AXES  # noqa: PLC0415
+
+    if axis not in AXES:
+        raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
+    request = experiments.Request(
+        recipe=recipe,
+        runs=runs,
+        jobs=jobs or cores(),
+        datasets=[_dataset(name) for name in dataset or ()],
+        methods=[_method(name) for name in method or ()],
+        quick=quick,
+        render_only=render_only,
+        out=out,
+        axis=AXES[AXES.index(axis)],
+    )
+    console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
+    try:
+        for done in experiments.reproduce(experiments.targets_of(target, recipe), request):
+            for table in done.rendering.tables.values():
+                console.print(table.to_rich())
+            print(f"{done.target}: {', '.join(map(str, done.paths))}")
+    except KeyboardInterrupt:
+        print("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _dataset(name: str) -> str:
+    source = find_source(name)
+    if source is None:
+        raise ValueError(f"--dataset is {name!r}: give one of {', '.join(SOURCES)}")
+    return source.name
+
+
+def _method(name: str) -> str:
+    if name not in list(Method):
+        raise ValueError(f"--method is {name!r}: give one of {', '.join(Method)}")
+    return name
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the command `graphdrop` this verb."""
+    app.command()(reproduce)

@@ -1,0 +1,7 @@
+"""The paper's tables and figures: recipes as TOML files, the runs they take, the rendering."""
+
+from graphdrop.experiments.runner import run_cells
+from graphdrop.experiments.store import Store
+from graphdrop.experiments.targets import TARGETS, Reproduced, Request, reproduce, targets_of
+
+__all__ = ["TARGETS", "Reproduced", "Request", "Store", "reproduce", "run_cells", "targets_of"]

@@ -1,0 +1,176 @@
+"""How a reproduction looks while it goes on: a live table in a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from graphdrop.experiments.store import Record
+
+LINE_SECONDS = 30.0
+"""Without a terminal, a line is printed no more often than this."""
+
+
+class Display:
+    """Hears what happens to each run, by its key."""
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Within it, something may be shown."""
+        yield
+
+    def started(self, key: str) -> None:
+        """A worker was given this run."""
+
+    def progressed(self, key: str, epoch: int) -> None:
+        """So many epochs of it are done."""
+
+    def postponed(self, key: str) -> None:
+        """Another reproduction is making this run."""
+
+    def finished(self, key: str, record: Record) -> None:
+        """It is in the store now."""
+
+    def refresh(self) -> None:
+        """Called now and then."""
+
+
+class Silent(Display):
+    """Shows nothing."""
+
+
+@dataclass
+class Line:
+    """What the table says of one cell: its runs by key, done, and being made."""
+
+    keys: Sequence[str]
+    epochs: int
+    done: dict[str, Record] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> list[float]:
+        """How long its finished runs took."""
+        return [record["seconds"] for record in self.done.values()]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean test accuracy of what is done."""
+        figures = [r["test"]["accuracy"] for r in self.done.values() if "test" in r]
+        return sum(figures) / len(figures) if figures else None
+
+
+class LiveTable(Display):
+    """A table with one line per cell: runs done, epochs of those being made, time left.
+
+    Args:
+        title: what is being made.
+        lines: by the name of each cell; runs that were there before are among the done.
+        jobs: how many runs are made at once.
+        console: where it is shown; stderr by default.
+    """
+
+    def __init__(
+        self, title: str, lines: Mapping[str, Line], jobs: int, console: Console | None = None
+    ) -> None:
+        self.title, self.lines, self.jobs = title, lines, jobs
+        self._console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._names = {key: name for name, line in lines.items() for key in line.keys}
+        self._live: Live | None = None
+        self._printed = time.monotonic()
+        self._elsewhere: set[str] = set()
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Within it, the table is live."""
+        if not self._console.is_terminal:
+            self._console.print(self.summary(), soft_wrap=True)
+            yield
+            return
+        with Live(self.table(), console=self._console, transient=True, auto_refresh=False) as live:
+            self._live = live
+            yield
+        self._live = None
+
+    def started(self, key: str) -> None:
+        """It counts as being made, also when another reproduction turns out to make it."""
+        self._line(key).running[key] = 0
+
+    def progressed(self, key: str, epoch: int) -> None:
+        """Note the epoch."""
+        self._line(key).running[key] = epoch
+
+    def postponed(self, key: str) -> None:
+        """It is made elsewhere."""
+        self._line(key).running.pop(key, None)
+        self._elsewhere.add(key)
+
+    def finished(self, key: str, record: Record) -> None:
+        """It is done."""
+        line = self._line(key)
+        line.running.pop(key, None)
+        self._elsewhere.discard(key)
+        line.done[key] = record
+
+    def refresh(self) -> None:
+        """Show the present state."""
+        if self._live is not None:
+            self._live.update(self.table(), refresh=True)
+        elif time.monotonic() - self._printed >= LINE_SECONDS:
+            self._printed = time.monotonic()
+            self._console.print(self.summary(), soft_wrap=True)
+
+    def _line(self, key: str) -> Line:
+        return self.lines[self._names[key]]
+
+    def summary(self) -> str:
+        """How far it is, in one line."""
+        done = sum(len(line.done) for line in self.lines.values())
+        total = sum(len(line.keys) for line in self.lines.values())
+        running = [name for name, line in self.lines.items() if line.running]
+        now = f"; now {', '.join(running)}" if running else ""
+        others = f"; {len(self._elsewhere)} made by another process" if self._elsewhere else ""
+        return f"{self.title}: {done} of {total} runs, {self._time_left()}{now}{others}"
+
+    def table(self) -> Table:
+        """One line per cell."""
+        table = Table(box=box.SIMPLE_HEAD, title=self.summary(), title_justify="left")
+        table.add_column("cell")
+        for column in ("runs", "mean accuracy", "epoch"):
+            table.add_column(column, justify="right")
+        for name, line in self.lines.items():
+            accuracy = "" if line.accuracy is None else f"{100 * line.accuracy:.2f}"
+            epochs = ", ".join(f"{epoch}/{line.epochs}" for epoch in line.running.values())
+            table.add_row(name, f"{len(line.done)}/{len(line.keys)}", accuracy, epochs)
+        return table
+
+    def seconds_left(self) -> float | None:
+        """From what runs of the same cell took, or where there are none, all runs."""
+        everything = [s for line in self.lines.values() for s in line.seconds]
+        if not everything:
+            return None
+        left = 0.0
+        for line in self.lines.values():
+            times = line.seconds or everything
+            begun = sum(min(1.0, epoch / line.epochs) for epoch in line.running.values())
+            left += (len(line.keys) - len(line.done) - begun) * sum(times) / len(times)
+        return max(0.0, left) / self.jobs
+
+    def _time_left(self) -> str:
+        left = self.seconds_left()
+        return "time left not known yet" if left is None else f"{duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """Such as `2 h 05 min`, `3 min` or `40 s`."""
+    minutes = round(seconds / 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes} min" if seconds >= 90 else f"{seconds:.0f} s"

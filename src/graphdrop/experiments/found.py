@@ -1,0 +1,108 @@
+"""The runs of a recipe that are there, cell by cell, and a note that says where they come from."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from graphdrop.experiments.display import duration
+from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.recipe import Cell, Recipe
+from graphdrop.experiments.store import Record, Store
+from graphdrop.metrics import ThresholdAxis
+
+Figure = Callable[[Record], float]
+"""Takes a number from a record."""
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """What the paper prints, by target."""
+    path = files("graphdrop.experiments") / "paper.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """A cell and its finished runs; those that diverged apart."""
+
+    cell: Cell
+    records: list[Record]
+    diverged: int
+
+    def figures(self, of: Figure) -> list[float]:
+        """One number of each run."""
+        return [of(record) for record in self.records]
+
+
+@dataclass(frozen=True)
+class Found:
+    """All cells of a target with their runs."""
+
+    target: str
+    recipe: Recipe
+    name: str
+    """Of the recipe: paper or tuned."""
+    quick: bool
+    cells: list[CellRuns]
+    axis: ThresholdAxis = ThresholdAxis.LARGEST
+    """Of the thresholds of PAvPU."""
+
+    @property
+    def title(self) -> str:
+        """The recipe's title, marked if the runs are quick ones."""
+        return f"QUICK RUNS, {self.recipe.title}" if self.quick else self.recipe.title
+
+    def at(self, row: str, column: str) -> CellRuns:
+        """The cell of a row and a column such as `cora-4`."""
+        return next(c for c in self.cells if (c.cell.row, c.cell.column) == (row, column))
+
+    def columns(self) -> list[str]:
+        """Such as `cora-4`, in the recipe's order."""
+        return list(dict.fromkeys(c.cell.column for c in self.cells))
+
+    def printed(self, row: str, column: str) -> list[float]:
+        """The paper's mean and standard deviation, as far as it prints them."""
+        values: list[float] = paper().get(self.target, {}).get(row, {}).get(column, [])
+        return values
+
+    def note(self) -> str:
+        """Where the figures come from: runs, seeds, data, versions and time."""
+        records = [record for cell in self.cells for record in cell.records]
+        if not records:
+            return "No run yet."
+        seeds = sorted({record["seed"] for record in records})
+        data = sorted({(r["config"]["data"]["dataset"], r["data"][:8]) for r in records})
+        sums = _few([f"{dataset} {sha256}" for dataset, sha256 in data])
+        versions = sorted(
+            {f"graphdrop {_of(r, 'graphdrop')}, torch {_of(r, 'torch')}" for r in records}
+        )
+        spent = duration(sum(record["seconds"] for record in records))
+        kind = "quick form of the " if self.quick else ""
+        return (
+            f"{kind}recipe {self.target}-{self.name}: {len(records)} runs, seeds {seeds[0]} to "
+            f"{seeds[-1]}; data (sha256) {sums}; {' and '.join(versions)}; {spent} of computing."
+        )
+
+
+def _of(record: Record, package: str) -> str:
+    version: str = record["versions"][package]
+    return version
+
+
+def _few(words: Sequence[str], limit: int = 4) -> str:
+    more = f" and {len(words) - limit} more" if len(words) > limit else ""
+    return ", ".join(words[:limit]) + more
+
+
+def in_store(cell: Cell, store: Store, *, watch: bool) -> CellRuns:
+    """A cell with those of its runs that the store has."""
+    records = store.records()
+    keys = [run_key(config, watch=watch) for config in cell.configs]
+    there = [records[key] for key in keys if key in records]
+    whole = [record for record in there if "error" not in record]
+    return CellRuns(cell, whole, len(there) - len(whole))

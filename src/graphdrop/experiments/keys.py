@@ -1,0 +1,48 @@
+"""A run's key: a hash of everything that can change its result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from graphdrop.config import Config
+from graphdrop.data.sources import find_source
+
+ALGORITHM = 1
+"""Raised when the same settings come to give other numbers: older runs then no longer count."""
+
+_WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
+
+
+def settled(config: Config) -> dict[str, Any]:
+    """All settings of a run but those that have no effect on its result, as plain values."""
+    values = config.model_dump(mode="json")
+    for section, names in _WITHOUT_EFFECT.items():
+        for name in names:
+            del values[section][name]
+    if source := find_source(config.data.dataset):
+        values["data"]["dataset"] = source.name
+    return values
+
+
+def run_key(config: Config, *, watch: bool = False) -> str:
+    """The key of a run; with `watch` it also follows the total variation of its layers.
+
+    It needs no data at hand: a known dataset is what its published checksums say.
+    """
+    everything = {
+        "algorithm": ALGORITHM,
+        "data": _checksum(config.data.dataset),
+        "settings": settled(config),
+        **({"watch": True} if watch else {}),
+    }
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _checksum(dataset: str) -> str:
+    if source := find_source(dataset):
+        return " ".join(file.sha256 for file in source.files)
+    path = Path(dataset)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else dataset

@@ -1,0 +1,111 @@
+"""What is written down of a trained network: its scores, and the curves that figures show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphdrop import metrics
+from graphdrop.config import Config
+from graphdrop.metrics import ThresholdAxis
+from graphdrop.predict import Predictive
+from graphdrop.train import Trainer, evaluation
+
+DIGITS = 5
+BINS = 15
+COVERAGES = 100
+AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
+_MONTE_CARLO = ("relaxed", "hard")
+
+
+def measures(trainer: Trainer) -> dict[str, Any]:
+    """Scores of the selected network on every part of the split, and its curves on the test nodes.
+
+    A network that predicts without sampling although it could sample, such as one with DropOut, is
+    also scored as it predicts with Monte Carlo samples (`sampled`); the curves are then of these.
+    """
+    config = trainer.config
+    found: dict[str, Any] = {
+        part: scores(_predicted(trainer, config, part), _labels(trainer, part), config)
+        for part in ("train", "validation", "test")
+    }
+    if config.predict.masks not in _MONTE_CARLO and _can_sample(trainer):
+        config = sampling(config)
+        found["sampled"] = {
+            part: scores(_predicted(trainer, config, part), _labels(trainer, part), config)
+            for part in ("validation", "test")
+        }
+    return found | {"curves": curves(_predicted(trainer, config, "test"), trainer, config)}
+
+
+def sampling(config: Config) -> Config:
+    """The same settings, but predicting with Monte Carlo samples through hard masks."""
+    predict = config.predict.model_copy(update={"masks": "hard"})
+    return config.model_copy(update={"predict": predict})
+
+
+def _can_sample(trainer: Trainer) -> bool:
+    return any(rate is not None for rate in evaluation.drop_rates(trainer.model))
+
+
+def _labels(trainer: Trainer, part: str) -> Tensor:
+    labels: Tensor = trainer.data.y[trainer.rows[part]]
+    return labels
+
+
+def _predicted(trainer: Trainer, config: Config, part: str) -> Predictive:
+    return evaluation.predictive(trainer.model, trainer.data, config, rows=trainer.rows[part])
+
+
+def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, float]:
+    """All figures of one prediction by name."""
+    chosen = evaluation.decided(prediction, config)
+    more = {
+        "brier": float(metrics.brier_score(prediction.probabilities, labels)),
+        "aurc": float(metrics.aurc(prediction.probabilities, labels, predictions=chosen)),
+    }
+    return asdict(evaluation.score(prediction, labels, config)) | more
+
+
+def curves(prediction: Predictive, trainer: Trainer, config: Config) -> dict[str, Any]:
+    """PAvPU over thresholds 0, 0.05, ... 1 on every axis, reliability bins, risk by coverage."""
+    labels, probabilities = _labels(trainer, "test"), prediction.probabilities
+    chosen = evaluation.decided(prediction, config)
+    bins = metrics.reliability(probabilities, labels, bins=BINS)
+    risk = metrics.risk_coverage_curve(probabilities, labels, predictions=chosen).risk
+    kept = [math.ceil(len(risk) * (k + 1) / COVERAGES) - 1 for k in range(COVERAGES)]
+    return {
+        "pavpu": {
+            axis.value: metrics.pavpu_curve(
+                probabilities, labels, axis=axis, predictions=chosen
+            ).pavpu.tolist()
+            for axis in AXES
+        },
+        "reliability": {
+            "confidence": bins.confidence.tolist(),
+            "accuracy": bins.accuracy.tolist(),
+            "examples": bins.examples.tolist(),
+        },
+        "risk": risk[kept].tolist(),
+    }
+
+
+def compact(value: Any) -> Any:
+    """The same, with numbers of few digits, and None where there is no number."""
+    if isinstance(value, Mapping):
+        return {name: compact(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [compact(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def thinned(count: int, wanted: int) -> list[int]:
+    """At most `wanted` of the positions 0..count-1, evenly spread, both ends among them."""
+    return sorted({int(k) for k in np.linspace(0, count - 1, min(count, wanted)).round()})

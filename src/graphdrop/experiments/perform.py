@@ -1,0 +1,186 @@
+"""One run from its settings to the record that is kept of it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import itertools
+import math
+import resource
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphdrop.config import Config, DataSettings
+from graphdrop.data import Dataset
+from graphdrop.experiments.keys import run_key, settled
+from graphdrop.experiments.measures import compact, measures, thinned
+from graphdrop.experiments.store import Record
+from graphdrop.metrics import TotalVariation
+from graphdrop.predict.predictive import PREDICTION_STEP
+from graphdrop.samplers import Draw
+from graphdrop.train import DivergedError, Trainer
+from graphdrop.train.inputs import load_for
+from graphdrop.train.objective import layers_of
+from graphdrop.train.progress import Progress
+from graphdrop.train.provenance import versions
+from graphdrop.train.selection import Selection
+
+POINTS = 40
+"""A course over the epochs keeps about so many of them."""
+
+
+def perform(
+    config: Config, *, watch: bool = False, on_epoch: Callable[[int], None] = lambda _: None
+) -> Record:
+    """Train, measure, and say what came out; a run that diverged is a result, too.
+
+    Args:
+        config: all settings of the run.
+        watch: follow the total variation of every hidden layer.
+        on_epoch: called with the number of every epoch that is done.
+    """
+    start = time.monotonic()
+    _forget_peak()
+    dataset = _dataset(config.data.model_copy(update={"features": "stored"}))
+    follower = _Follower(on_epoch)
+    trainer = Trainer(config, dataset, progress=follower)
+    if watch:
+        follower.smoothing = Smoothing(trainer)
+    record: Record = {
+        "key": run_key(config, watch=watch),
+        "seed": config.seed,
+        "config": settled(config),
+        "data": trainer.fingerprint,
+        "versions": versions(),
+    }
+    try:
+        result = trainer.fit()
+    except DivergedError as error:
+        return record | {"error": str(error), "seconds": round(time.monotonic() - start, 3)}
+    found: dict[str, Any] = {
+        "epochs": result.epochs,
+        "selected_epoch": result.selected_epoch,
+        "drop_rates": result.drop_rates,
+        **measures(trainer),
+        "kl": kl_course(trainer),
+        "seconds_per_epoch": seconds_per_epoch(trainer.journal.lines),
+        "peak_megabytes": _peak_megabytes(),
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    if follower.smoothing is not None:
+        found["total_variation"] = follower.smoothing.course()
+    return record | dict(compact(found))
+
+
+@lru_cache(maxsize=1)
+def _dataset(settings: DataSettings) -> Dataset:
+    return load_for(settings)
+
+
+class _Follower(Progress):
+    """Shows nothing, but hears of every epoch."""
+
+    smoothing: Smoothing | None = None
+
+    def __init__(self, on_epoch: Callable[[int], None]) -> None:
+        super().__init__()
+        self._on_epoch = on_epoch
+
+    def start(self, epochs: int, done: int) -> None:
+        """Nothing is shown."""
+
+    def update(self, line: Mapping[str, Any], selection: Selection) -> None:  # noqa: ARG002
+        """Pass the number of the epoch on."""
+        self._on_epoch(line["epoch"])
+        if self.smoothing is not None and "validation" in line:
+            self.smoothing.look(line["epoch"])
+
+
+class Smoothing:
+    """The total variation of every hidden layer's output, in sampled passes during training."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._layers = layers_of(trainer.model)
+        data = trainer.data
+        self._metric = TotalVariation(data.edge_index, len(data.y), len(self._layers) - 1)
+        self._epochs: list[int] = []
+        self._values: list[list[float]] = []
+
+    @torch.no_grad()
+    def look(self, epoch: int) -> None:
+        """Measure the present state; what training will draw is left as it is."""
+        trainer, outputs = self._trainer, []
+        # What a layer takes is what the one before gave, after its activation.
+        hooks = [
+            layer.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
+            for layer in self._layers[1:]
+        ]
+        step, sample = PREDICTION_STEP + epoch, 0
+        draw = Draw(trainer.config.seed, step, sample, temperature=trainer.model.temperature)
+        try:
+            trainer.model(
+                trainer.data.x, trainer.data.edge_index, trainer.data.get("edge_weight"), draw=draw
+            )
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self._epochs.append(epoch)
+        self._values.append([self._metric.measure(output) for output in outputs])
+
+    def course(self) -> dict[str, Any]:
+        """Total variation over the epochs, one list per hidden layer."""
+        kept = thinned(len(self._epochs), 2 * POINTS)
+        layers = zip(*(self._values[k] for k in kept), strict=True)
+        return {"epochs": [self._epochs[k] for k in kept], "layers": [list(one) for one in layers]}
+
+
+def kl_course(trainer: Trainer) -> dict[str, Any] | None:
+    """The KL of a rate, summed over layers, over the epochs; None where no rate has one."""
+    lines, objective = trainer.journal.lines, trainer.objective
+    samplers = [layer.sampler for layer in objective.layers if layer.sampler is not None]
+    if objective.kl_weight == 0.0 or not any(line["kl"] for line in lines):
+        return None
+    summed = objective.settings.kl_reduction == "sum"
+    entries = samplers[0].rate.entries.numel() if summed else 1
+    kept = thinned(len(lines), POINTS)
+    values = [
+        lines[k]["kl"] / (objective.kl_weight * objective.warmup(lines[k]["epoch"] - 1) * entries)
+        for k in kept
+    ]
+    return {"epochs": [lines[k]["epoch"] for k in kept], "values": values}
+
+
+def seconds_per_epoch(lines: list[dict[str, Any]]) -> float:
+    """Mean time of the epochs after which nothing was evaluated, the first one left out."""
+    pairs = itertools.pairwise(lines)
+    times = [b["seconds"] - a["seconds"] for a, b in pairs if "validation" not in b]
+    return sum(times) / len(times) if times else math.nan
+
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def _forget_peak() -> None:
+    """Give free memory back and, where the system can, measure the peak anew from here."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        _CLEAR.write_text("5")
+    except (OSError, AttributeError):
+        return
+
+
+def _peak_megabytes() -> float:
+    """The most memory that this process held since `_forget_peak`, or where unknown ever."""
+    try:
+        fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+        kilobytes = float(fields["VmHWM"].split()[0])
+    except (OSError, KeyError):
+        kilobytes = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return kilobytes / 1024

@@ -1,0 +1,263 @@
+"""From the runs of a target to its tables and figures."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdrop.data import load_dataset
+from graphdrop.data.sources import UnavailableError
+from graphdrop.experiments.found import CellRuns, Found, paper
+from graphdrop.experiments.measures import BINS, COVERAGES
+from graphdrop.experiments.store import Record
+from graphdrop.metrics import ThresholdAxis
+from graphdrop.report.figures import Curve, Panel, draw_figure, save_figure
+from graphdrop.report.schematics import draw_schematics
+from graphdrop.report.tables import Table, beside_paper
+from graphdrop.train.archive import replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """Tables and figures by the name of their files."""
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write every table as Markdown and LaTeX, every figure as SVG and PNG."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for name, table in self.tables.items():
+            texts = {".md": table.to_markdown(), ".tex": table.to_latex()}
+            for suffix, text in texts.items():
+                paths.append(folder / f"{name}{suffix}")
+                replace_file(paths[-1], text.encode())
+        for name, figure in self.figures.items():
+            paths += save_figure(figure, folder / name)
+        return paths
+
+
+def accuracy(record: Record) -> float:
+    """Test accuracy in percent."""
+    return 100.0 * float(record["test"]["accuracy"])
+
+
+def sampled(record: Record) -> Mapping[str, float]:
+    """Scores on the test nodes as the network predicts with Monte Carlo samples."""
+    scores: Mapping[str, float] = record.get("sampled", record)["test"]
+    return scores
+
+
+def accuracies(found: Found) -> Rendering:
+    """Accuracy of every row on every dataset at every depth."""
+    columns = found.columns()
+    rows = [
+        (row.name, [_cell(found, row.name, column) for column in columns])
+        for row in found.recipe.rows
+    ]
+    names = [_in_words(column) for column in columns]
+    return Rendering({found.target: Table(found.title, names, rows, found.note())})
+
+
+def _cell(found: Found, row: str, column: str) -> tuple[str, ...]:
+    runs = found.at(row, column)
+    lines = beside_paper(runs.figures(accuracy), found.printed(row, column))
+    return (*lines, f"{runs.diverged} diverged") if runs.diverged else lines
+
+
+def _in_words(column: str) -> str:
+    dataset, _, layers = column.rpartition("-")
+    return f"{dataset}, {layers} layers"
+
+
+def blocks(found: Found) -> Rendering:
+    """Accuracy, seconds per epoch and peak memory by the number of blocks."""
+    return _figures_by_row(
+        found,
+        {
+            "seconds per epoch": (lambda r: r["seconds_per_epoch"], 4),
+            "peak memory (MB)": (lambda r: r["peak_megabytes"], 0),
+        },
+    )
+
+
+def variants(found: Found) -> Rendering:
+    """Accuracy, NLL and calibration of each variant."""
+    return _figures_by_row(
+        found,
+        {
+            "NLL": (lambda r: sampled(r)["nll"], 3),
+            "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
+            "mean drop rate": (_mean_drop, 3),
+        },
+    )
+
+
+def _mean_drop(record: Record) -> float:
+    return statistics.fmean(rate for rate in record["drop_rates"] if rate is not None)
+
+
+def _figures_by_row(
+    found: Found, others: Mapping[str, tuple[Callable[[Record], float], int]]
+) -> Rendering:
+    rows = []
+    for runs in found.cells:
+        name = runs.cell.row if len(found.columns()) == 1 else runs.cell.name
+        cells = [beside_paper(runs.figures(of), digits=digits) for of, digits in others.values()]
+        rows.append((name, [_cell(found, runs.cell.row, runs.cell.column), *cells]))
+    names = ["accuracy (%)", *others]
+    return Rendering({found.target: Table(found.title, names, rows, found.note())})
+
+
+def uncertainty(found: Found) -> Rendering:
+    """PAvPU over thresholds, reliability and risk-coverage; and the scores in a table."""
+    scores = _figures_by_row(
+        found,
+        {
+            "accuracy, sampled (%)": (lambda r: 100 * sampled(r)["accuracy"], 2),
+            "NLL": (lambda r: sampled(r)["nll"], 3),
+            "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
+            "PAvPU (%) at 0.5": (lambda r: 100 * sampled(r)["pavpu"], 2),
+            "AURC": (lambda r: sampled(r)["aurc"], 4),
+        },
+    )
+    panels = []
+    for column in found.columns():
+        shown = [runs for runs in found.cells if runs.cell.column == column and runs.records]
+        if shown:
+            where = f", {_in_words(column)}" if len(found.columns()) > 1 else ""
+            panels += _uncertainty_panels(shown, found.axis, where)
+    drawn = _drawn(found, panels, columns=3)
+    if found.axis is not ThresholdAxis.LARGEST:
+        drawn = {f"{name}-{found.axis.value}": figure for name, figure in drawn.items()}
+    return Rendering(scores.tables, drawn)
+
+
+_AXIS_LABELS = {
+    ThresholdAxis.LARGEST: "threshold (fraction of the largest entropy)",
+    ThresholdAxis.LOG_CLASSES: "threshold (fraction of log classes)",
+    ThresholdAxis.RANGE: "threshold (smallest to largest entropy)",
+}
+
+
+def _uncertainty_panels(shown: Sequence[CellRuns], axis: ThresholdAxis, where: str) -> list[Panel]:
+    # The paper shows the upper half of its axis; nothing is hidden on the others.
+    first = 10 if axis is ThresholdAxis.LARGEST else 0
+    thresholds = [k / 20 for k in range(first, 21)]
+    middles = [(k + 0.5) / BINS for k in range(BINS)]
+    coverages = [(k + 1) / COVERAGES for k in range(COVERAGES)]
+    pavpu, reliability, risk = [], [], []
+    for runs in shown:
+        name = runs.cell.row
+        curves = [record["curves"] for record in runs.records]
+        values = [one["pavpu"][axis.value][first:] for one in curves]
+        pavpu.append(Curve(name, thresholds, values))
+        bins = [one["reliability"] for one in curves]
+        accurate = [[math.nan if v is None else v for v in one["accuracy"]] for one in bins]
+        counts = [one["examples"] for one in bins]
+        reliability.append(Curve(name, middles, accurate, counts))
+        risk.append(Curve(name, coverages, [one["risk"] for one in curves]))
+    return [
+        Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu),
+        Panel(f"Reliability{where}", "confidence", "accuracy", reliability, kind="reliability"),
+        Panel(f"Risk and coverage{where}", "coverage", "error rate", risk),
+    ]
+
+
+def depth(found: Found) -> Rendering:
+    """Accuracy against depth, a curve per method, one panel per dataset."""
+    panels = []
+    for dataset in found.recipe.datasets:
+        curves = []
+        for row in found.recipe.rows:
+            cells = [found.at(row.name, f"{dataset}-{layers}") for layers in found.recipe.layers]
+            count = max(len(runs.records) for runs in cells)
+            padded = [runs.figures(accuracy) + [math.nan] * count for runs in cells]
+            if count:
+                by_run = [[values[k] for values in padded] for k in range(count)]
+                curves.append(Curve(row.name, found.recipe.layers, by_run))
+        if curves:
+            title, label = f"Depth, {dataset}", "test accuracy (%)"
+            panels.append(Panel(title, "layers", label, curves, integer_x=True))
+    return Rendering(accuracies(found).tables, _drawn(found, panels))
+
+
+def smoothing(found: Found) -> Rendering:
+    """Normalised total variation of each hidden layer during training, a panel per method."""
+    panels = []
+    for runs in found.cells:
+        courses = [record["total_variation"] for record in runs.records]
+        if not courses:
+            continue
+        epochs = max((course["epochs"] for course in courses), key=len)
+        curves = [
+            Curve(
+                f"hidden layer {layer + 1}",
+                epochs,
+                [_filled(course["layers"][layer], len(epochs)) for course in courses],
+            )
+            for layer in range(runs.cell.layers - 1)
+        ]
+        panels.append(Panel(runs.cell.row, "epoch", "total variation / norm", curves))
+    return Rendering(figures=_drawn(found, panels))
+
+
+def _filled(values: Sequence[float | None], count: int) -> list[float]:
+    """NaN where a run has no value, or had stopped."""
+    numbers = [math.nan if value is None else value for value in values]
+    return numbers + [math.nan] * (count - len(numbers))
+
+
+def local(found: Found) -> Rendering:
+    """The scores of global and local rates, and the course of their KL."""
+    curves = []
+    for runs in found.cells:
+        courses = [record["kl"] for record in runs.records if record["kl"]]
+        if courses:
+            values = [course["values"] for course in courses]
+            curves.append(Curve(runs.cell.row, courses[0]["epochs"], values))
+    label = "KL of a rate, sum over layers (nats)"
+    panels = [Panel("Course of the KL", "epoch", label, curves)] if curves else []
+    return Rendering(variants(found).tables, _drawn(found, panels))
+
+
+def _drawn(found: Found, panels: Sequence[Panel], columns: int | None = None) -> dict[str, Figure]:
+    if not panels:
+        return {}
+    note = f"Mean and 95 % interval over seeds. {found.note()}"
+    figure = draw_figure(panels, columns=columns, note=note, quick=found.quick)
+    return {found.target: figure}
+
+
+def datasets() -> Rendering:
+    """Table 4: the datasets, as they are loaded, beside what the paper prints of them."""
+    printed = paper()["table4"]
+    names = ("classes", "nodes", "edges", "features")
+    rows = []
+    for dataset, figures in printed.items():
+        try:
+            summary = load_dataset(dataset).summary
+            ours = [f"{getattr(summary, name):,}" for name in names]
+        except UnavailableError:
+            ours = ["not here"] * len(names)
+        theirs = [f"paper {figures[name]:,}" for name in names]
+        rows.append((dataset, list(zip(ours, theirs, strict=True))))
+    note = (
+        "Edges are undirected, without repeats and self-loops; the paper counts half of the stored "
+        "entries, for Cora-ML all of them."
+    )
+    return Rendering({"table4": Table("Table 4: datasets", names, rows, note)})
+
+
+def schematics(seed: int = 0) -> Rendering:
+    """The supplement's pictures of what each method drops."""
+    drawn = draw_schematics(seed)
+    return Rendering(figures={f"schematics-{name}": figure for name, figure in drawn.items()})

@@ -1,0 +1,97 @@
+"""The runs that are done: a file with one JSON line each, which many processes may add to.
+
+A line is written at once, under a lock, and waited for until the disk has it. A process that is
+killed in the middle leaves at most a last line without its end: readers pass over it and the next
+writer cuts it off. A claim is a lock on one byte of a file beside it, which the system takes back
+from a process that ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from graphdrop.train.archive import sync_folder
+
+RUNS, CLAIMS = "runs.jsonl", ".claims"
+
+Record = dict[str, Any]
+
+
+class Store:
+    """The runs in a folder, by key."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / RUNS
+        self._records: dict[str, Record] = {}
+        self._read = 0
+
+    def records(self) -> dict[str, Record]:
+        """Every finished run by its key; lines that others have added since are read now."""
+        if not self.path.exists():
+            return self._records
+        with self.path.open("rb") as stream:
+            stream.seek(self._read)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break  # it is being written, or its writer was killed
+                self._add(line)
+                self._read += len(line)
+        return self._records
+
+    def _add(self, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+            self._records.setdefault(record["key"], record)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"{self.path} has a line that is not a run, at byte {self._read}: take that line "
+                "out, and its run is made again"
+            ) from error
+
+    def append(self, record: Record) -> None:
+        """Add a finished run; when this returns, the disk has it."""
+        line = (json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n").encode()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _cut_off_what_has_no_end(descriptor)
+            if os.write(descriptor, line) != len(line):
+                raise OSError(f"{self.path} took only a part of a line: is the disk full?")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(self.folder)
+
+    @contextmanager
+    def claim(self, key: str) -> Iterator[bool]:
+        """Within it the run is this process's alone, if it yields true; one claim at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / CLAIMS).open("ab") as stream:
+            try:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(key[:15], 16))
+            except OSError:
+                yield False
+            else:
+                yield True
+
+
+def _cut_off_what_has_no_end(descriptor: int) -> None:
+    size = end = os.fstat(descriptor).st_size
+    while end and os.pread(descriptor, 1, end - 1) != b"\n":
+        end = _line_start(descriptor, end)
+    if end < size:
+        os.ftruncate(descriptor, end)
+
+
+def _line_start(descriptor: int, end: int) -> int:
+    """Where the line before `end` begins, or the start of the part of it that was looked at."""
+    start = max(0, end - 4096)
+    return start + os.pread(descriptor, end - start, start).rfind(b"\n") + 1

@@ -1,0 +1,126 @@
+"""`reproduce`: make the runs that a target takes, and render what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdrop.experiments import recipe as recipes
+from graphdrop.experiments import rendering
+from graphdrop.experiments.display import Display, Line, LiveTable
+from graphdrop.experiments.found import Found, in_store
+from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.recipe import Cell, Recipe
+from graphdrop.experiments.rendering import Rendering
+from graphdrop.experiments.runner import run_cells
+from graphdrop.experiments.store import Store
+from graphdrop.metrics import ThresholdAxis
+
+QUICK = "quick"
+WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
+    "table1": rendering.accuracies,
+    "table2": rendering.accuracies,
+    "table3": rendering.blocks,
+    "fig-pavpu": rendering.uncertainty,
+    "fig-tv": rendering.smoothing,
+    "fig-depth": rendering.depth,
+    "local": rendering.local,
+    "ablation": rendering.variants,
+}
+WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
+    "table4": rendering.datasets,
+    "schematics": rendering.schematics,
+}
+TARGETS = (*WITH_RUNS, *WITHOUT_RUNS)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, beside the target."""
+
+    recipe: str = "paper"
+    runs: int | None = None
+    """Seeds per cell, in place of the recipe's number."""
+    jobs: int = 1
+    datasets: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    """Only cells of these are run; tables show whatever is there."""
+    quick: bool = False
+    render_only: bool = False
+    out: Path = Path("results")
+    axis: ThresholdAxis = ThresholdAxis.LARGEST
+
+    @property
+    def folder(self) -> Path:
+        """Quick runs and what is made of them live apart."""
+        return self.out / QUICK if self.quick else self.out
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A target's tables and figures, and the files they are in."""
+
+    target: str
+    rendering: Rendering
+    paths: list[Path]
+
+
+def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
+    """Make the missing runs of each target in turn, and render it."""
+    store = Store(request.folder)
+    for target in targets:
+        if target in WITHOUT_RUNS:
+            rendered = WITHOUT_RUNS[target]()
+            yield Reproduced(target, rendered, rendered.write(request.folder))
+            continue
+        recipe = recipes.read_recipe(f"{target}-{request.recipe}")
+        if not request.render_only:
+            _make(target, recipe, store, request)
+        cells = recipe.cells(runs=request.runs, quick=request.quick)
+        found = Found(
+            target,
+            recipe,
+            request.recipe,
+            request.quick,
+            [in_store(cell, store, watch=recipe.watch) for cell in cells],
+            request.axis,
+        )
+        rendered = WITH_RUNS[target](found)
+        yield Reproduced(target, rendered, rendered.write(request.folder / request.recipe))
+
+
+def targets_of(target: str, recipe: str) -> list[str]:
+    """The targets that a name stands for; with `all`, those that have the recipe."""
+    if target == "all":
+        there = recipes.names()
+        return [one for one in TARGETS if one in WITHOUT_RUNS or f"{one}-{recipe}" in there]
+    if target not in TARGETS:
+        raise ValueError(f"TARGET is {target!r}: give one of {', '.join(TARGETS)} or all")
+    if target in WITH_RUNS and f"{target}-{recipe}" not in recipes.names():
+        having = [one for one in recipes.names() if one.startswith(f"{target}-")]
+        raise ValueError(
+            f"--recipe is {recipe!r}, which {target} does not have: give "
+            + " or ".join(one.removeprefix(f"{target}-") for one in having)
+        )
+    return [target]
+
+
+def _make(target: str, recipe: Recipe, store: Store, request: Request) -> None:
+    cells = recipes.only(
+        recipe.cells(runs=request.runs, quick=request.quick), request.datasets, request.methods
+    )
+    configs = [config for cell in cells for config in cell.configs]
+    display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)
+    run_cells(configs, store, request.jobs, watch=recipe.watch, display=display)
+
+
+def _display(
+    title: str, recipe: Recipe, cells: Sequence[Cell], store: Store, request: Request
+) -> Display:
+    known, lines = store.records(), {}
+    for cell in cells:
+        keys = [run_key(config, watch=recipe.watch) for config in cell.configs]
+        done = {key: known[key] for key in keys if key in known}
+        lines[cell.name] = Line(keys, cell.configs[0].train.epochs, done)
+    return LiveTable(f"{title}{', quick' if request.quick else ''}", lines, request.jobs)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate
+from graphdrop.kernels import aggregate, in_huge_pages
 from table import Report, Row
 from timing import best_of
 
@@ -16,6 +16,11 @@ SMALL = ("in cache", 2_708, 13_264)
 MIDDLE = ("100k nodes", 100_000, 2_000_000)
 ONE = ("1M edges", 50_000, 1_000_000)
 LARGE = ("20M edges", 1_000_000, 20_000_000)
+
+
+def features(nodes: int) -> Tensor:
+    """Random features in huge pages, the same for every peer."""
+    return in_huge_pages(torch.randn(nodes, FEATURES))
 
 
 def random_graph(nodes: int, edges: int) -> Graph:
@@ -32,7 +37,7 @@ def with_mask(kind: Kind, blocks: int | None) -> Mask:
 def against_torch(
     report: Report, graph: Graph, name: str, csr: float, scatter: float | None
 ) -> None:
-    x = torch.randn(graph.num_src, FEATURES)
+    x = features(graph.num_src)
     matrix = torch.sparse_csr_tensor(
         graph.indptr, graph.indices, graph.value, (graph.num_dst, graph.num_src)
     )
@@ -63,8 +68,8 @@ LIMITS = {  # (forward, forward and backward), in cache and large
 
 
 def masks(report: Report, graph: Graph, name: str, size: int) -> None:
-    x = torch.randn(graph.num_src, FEATURES, requires_grad=True)
-    gradient = torch.randn(graph.num_dst, FEATURES)
+    x = features(graph.num_src).requires_grad_()
+    gradient = features(graph.num_dst)
     kinds = {
         "no mask": None,
         "hard, 2 blocks": with_mask(Kind.HARD, 2),
@@ -97,7 +102,7 @@ def masks(report: Report, graph: Graph, name: str, size: int) -> None:
 
 def linear(report: Report, large: Graph) -> None:
     small = random_graph(*ONE[1:])
-    inputs = [torch.randn(graph.num_src, FEATURES) for graph in (small, large)]
+    inputs = [features(graph.num_src) for graph in (small, large)]
     for kind, blocks in ((Kind.NONE, 1), (Kind.HARD, None)):
         mask = with_mask(kind, blocks)
         with torch.no_grad():
@@ -116,7 +121,9 @@ def linear(report: Report, large: Graph) -> None:
 
 def main() -> bool:
     report = Report(
-        "kernel", f"Aggregation of {FEATURES} features, {torch.get_num_threads()} threads"
+        "kernel",
+        f"Aggregation of {FEATURES} features, {torch.get_num_threads()} threads, "
+        "features in huge pages (ours and torch's)",
     )
     small, middle = random_graph(*SMALL[1:]), random_graph(*MIDDLE[1:])
     against_torch(report, small, SMALL[0], 2.0, 10.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from typing import Never
 from weakref import WeakKeyDictionary
 
@@ -46,24 +47,27 @@ def aggregate(
         its keep logit.
     """
     if mask is None:
-        mask = _keep_all(x)
+        mask = _keep_all(x.device)
     _check(graph, x, mask)
     if mask.before_normalisation and mask.kind is not Kind.NONE:
         return _masked_before(graph, x, mask, backend)
     return _sum(graph, x, mask, backend)
 
 
-def _keep_all(x: Tensor) -> Mask:
+@cache
+def _keep_all(device: torch.device) -> Mask:
     key = torch.zeros(2, dtype=torch.int64)
-    return Mask(Kind.NONE, torch.zeros((), device=x.device), key)
+    return Mask(Kind.NONE, torch.zeros((), device=device), key)
 
 
 def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
-    backend = Backend(backend)
+    backend = backend if isinstance(backend, Backend) else Backend(backend)
     fits = (
         x.dtype == torch.float32
         and graph.value.dtype == torch.float32
-        and all(t.device.type == "cpu" for t in (x, graph.value, mask.keep_logit))
+        and x.is_cpu
+        and graph.value.is_cpu
+        and mask.keep_logit.is_cpu
         and cpu.supports(mask)
     )
     if backend is Backend.FUSED and not fits:
@@ -131,7 +135,7 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
     scaled = x * _power(source_total, -0.5)[:, block]
     out = _sum(part, scaled, mask, backend) * _power(total, -0.5)[:, block]
     if kind is Normalisation.PAPER:
-        out = out + _sum(_variant(graph, "loops"), x, _keep_all(x), backend)
+        out = out + _sum(_variant(graph, "loops"), x, _keep_all(x.device), backend)
     return out
 
 

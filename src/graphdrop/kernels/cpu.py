@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, Sharing
@@ -41,17 +42,17 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
         mask.self_loops,
         mask.antithetic,
     ]
-    structure = _structure(graph)
     # a hard mask has no derivative: estimators such as ARM bring their own
     logit = mask.keep_logit if mask.kind is Kind.CONCRETE else mask.keep_logit.detach()
     if _is_plain(x):
+        structure = _plain_structure(graph)
         rest = (structure, logit, mask.key, tuple(options), mask.temperature)
         if torch.is_grad_enabled() and (x.requires_grad or logit.requires_grad):
             return _Aggregate.apply(x, *rest)  # type: ignore[no-any-return, no-untyped-call]
         return _forward(x, *rest)
     return torch.ops.graphdrop.aggregate(  # type: ignore[no-any-return]
         x,
-        structure,
+        _structure(graph),
         logit,
         mask.key,
         torch.tensor(options, dtype=torch.int64),
@@ -102,6 +103,30 @@ def _structure(graph: Graph) -> list[Tensor]:
     return known
 
 
+class _WithArrays(list[Tensor]):
+    """A structure that keeps its arrays: making them takes as long as a small graph's sum."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        super().__init__(tensors)
+        self.arrays = [tensor.numpy() for tensor in tensors]
+
+
+_with_arrays: WeakKeyDictionary[Graph, _WithArrays] = WeakKeyDictionary()
+
+
+def _plain_structure(graph: Graph) -> _WithArrays:
+    known = _with_arrays.get(graph)
+    if known is None:
+        known = _with_arrays[graph] = _WithArrays(_structure(graph))
+    return known
+
+
+def _arrays(structure: list[Tensor]) -> list[NDArray[Any]]:
+    if isinstance(structure, _WithArrays):
+        return structure.arrays
+    return [tensor.numpy() for tensor in structure]
+
+
 # The decorators of torch.library cost several hundred microseconds a call where a list of tensors
 # is saved for the backward pass; registering at the dispatcher by hand costs a tenth of it.
 _library: Any = torch.library.Library("graphdrop", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -118,7 +143,7 @@ def _forward(
     options: Options,
     temperature: Tensor | float,
 ) -> Tensor:
-    pass_ = Pass(structure[:7], keep_logit, key, options, temperature)
+    pass_ = Pass(_arrays(structure)[:7], keep_logit, key, options, temperature)
     out = empty(structure[1].shape[0] - 1, x.shape[1])
     pass_.run(loops.sum_rows, x, out, pass_.rule())
     return out
@@ -137,7 +162,8 @@ def _backward(
     edge = structure[14]
     per_edge = keep_logit.dim() == 1
     transposed_logit = keep_logit[edge] if per_edge else keep_logit
-    pass_ = Pass(structure[7:14], transposed_logit, key, options, temperature, transposed=True)
+    arrays = _arrays(structure)[7:14]
+    pass_ = Pass(arrays, transposed_logit, key, options, temperature, transposed=True)
     out = empty(structure[8].shape[0] - 1, gradient.shape[1])
     if x.dim() == 1:
         pass_.run(loops.sum_rows, gradient, out, pass_.rule())

@@ -13,7 +13,8 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-SECONDS = 60.0
+SECONDS = 240.0
+"""A browser whose files the disk must first bring can take minutes to start."""
 
 
 def executable() -> str:
@@ -42,11 +43,15 @@ class Chromium:
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
         os.set_blocking(reads, False)
-        tab = self.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.call("Target.attachToTarget", targetId=tab, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
+        try:
+            tab = self.call("Target.createTarget", url="about:blank")["targetId"]
+            attached = self.call("Target.attachToTarget", targetId=tab, flatten=True)
+            self._session = attached["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The answer of the browser; what it says meanwhile goes to `events`."""

@@ -1,4 +1,4 @@
-"""What a report shows of a run: predictions of all nodes, measures on the test nodes, its course."""
+"""What a report shows of a run: its predictions, measures on the test nodes, and its course."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from graphdrop.predict import Predictive
 from graphdrop.train import evaluation
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
-from graphdrop.train.objective import layers_of
+from graphdrop.train.objective import TERMS, layers_of
 
 Numbers = list[float | None]
 
@@ -30,6 +31,8 @@ AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 THRESHOLDS = [number / 100 for number in range(101)]
 POINTS = 400
 """A curve is drawn through at most about so many points."""
+MEANS = 100
+"""The noisy terms of the loss are averaged over epochs, to about so many means."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +137,16 @@ def _result(folder: Path) -> dict[str, Any]:
 def _course(folder: Path) -> dict[str, Any]:
     """The terms of the loss, and the validation figures and drop rates, over the epochs."""
     lines = list(_lines(folder / METRICS))
-    every = lines[:: max(1, len(lines) // POINTS)]
+    length = max(1, len(lines) // MEANS)
+    chunks = [lines[start : start + length] for start in range(0, len(lines), length)]
     evaluated = [line for line in lines if "validation" in line]
     evaluated = evaluated[:: max(1, len(evaluated) // POINTS)]
     return {
-        "epoch": [line["epoch"] for line in every],
-        **{term: [line[term] for line in every] for term in ("loss", "nll", "kl", "l2")},
+        "epoch": [chunk[-1]["epoch"] for chunk in chunks],
+        **{
+            term: [fmean(line[term] for line in chunk) for chunk in chunks]
+            for term in ("loss", *TERMS)
+        },
         "evaluated": [line["epoch"] for line in evaluated],
         "accuracy": [line["validation"]["accuracy"] for line in evaluated],
         "validation_nll": [line["validation"]["nll"] for line in evaluated],

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.config import differences
+from graphdrop.data.sources import find_source
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.layout import layout
 from graphdrop.train.archive import replace_file
@@ -115,7 +116,7 @@ def _fractions(values: Tensor) -> dict[str, str]:
 
 def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
     return {
-        "name": name,
+        "title": source.title if (source := find_source(name)) else name,
         "sha256": run.data_sha256,
         "files": run.data_files,
         "nodes": len(data.y),

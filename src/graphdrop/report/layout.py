@@ -14,11 +14,9 @@ from scipy import fft, sparse
 
 Positions = NDArray[np.float32]
 
-import os
-
-STEPS = int(os.environ.get("S", 180))
-REPULSION = float(os.environ.get("R", 0.15))
-GRAVITY = float(os.environ.get("G", 0.1))
+STEPS = 250
+REPULSION = 0.06
+GRAVITY = 0.08
 SMOOTHING_STEPS = 60
 
 

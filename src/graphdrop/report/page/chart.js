@@ -1,6 +1,6 @@
 // A chart: axes, lines, bars and marks in SVG, with values under the pointer and under the arrow keys.
 
-const MARGIN = { left: 52, right: 14, top: 10, bottom: 40 };
+const MARGIN = { left: 58, right: 14, top: 10, bottom: 40 };
 
 function niceTicks(low, high, wanted) {
   const rough = (high - low) / wanted || 1;
@@ -16,15 +16,14 @@ function logTicks(low, high) {
   for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k++) {
     for (const factor of [1, 2, 5]) if (factor * 10 ** k >= low && factor * 10 ** k <= high) ticks.push(factor * 10 ** k);
   }
-  return ticks.length > 7 ? ticks.filter((tick) => Number.isInteger(Math.log10(tick) + 1e-12) || Math.abs(Math.log10(tick) % 1) < 1e-9) : ticks;
+  return ticks.length > 7 ? ticks.filter((tick) => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9) : ticks;
 }
 
-const tickText = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3) ? value.toExponential(0) : String(Number(value.toPrecision(6))));
+const tickText = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3) ? value.toExponential(0).replace("e+", "e") : String(Number(value.toPrecision(6))));
 
 function extent(values, padding) {
-  const finite = values.filter((value) => value != null && Number.isFinite(value));
-  if (!finite.length) return [0, 1];
-  const low = finite.reduce((a, b) => Math.min(a, b)), high = finite.reduce((a, b) => Math.max(a, b));
+  if (!values.length) return [0, 1];
+  const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
   const room = (high - low || Math.abs(high) || 1) * padding;
   return [low - room, high + room];
 }
@@ -55,9 +54,10 @@ function drawChart(box, state) {
   const width = Math.max(220, box.clientWidth - 36), height = spec.height ?? 260;
   const hadFocus = box.contains(document.activeElement);
   const points = spec.series.flatMap((series) => series.points);
-  const log = spec.log && points.every(([, y]) => y == null || y > 0);
+  const known = points.map(([, y]) => y).filter((y) => y != null);
+  const log = spec.log && known.length > 0 && known.every((y) => y > 0);
   const xRange = spec.x ?? extent(points.map(([x]) => x), 0);
-  let yRange = spec.y ?? extent(points.map(([, y]) => y), log ? 0 : 0.06);
+  let yRange = spec.y ?? extent(known, log ? 0 : 0.06);
   if (log && !spec.y) yRange = [yRange[0] * 0.8, yRange[1] * 1.25];
   if (xRange[0] === xRange[1]) { xRange[0] -= 0.5; xRange[1] += 0.5; }
   const X = scaleOf(xRange, [MARGIN.left, width - MARGIN.right], false);

@@ -10,7 +10,7 @@ function unpack(_, value) {
 
 const report = JSON.parse(document.getElementById("data").textContent, unpack);
 const { dataset, graph, runs } = report;
-const PARTS = ["no part of the split", "training", "validation", "test"];
+const PARTS = ["not in the split", "training", "validation", "test"];
 const TEST = 3;
 const byId = (id) => document.getElementById(id);
 

@@ -5,19 +5,20 @@ const allRuns = (values) => runs.map((run, k) => ({ name: run.name, points: valu
 const place = (id, ...charts) => byId(id).append(...charts.map((one) => one.element));
 
 function trainingFigures() {
+  const epochs = [0, runs.reduce((last, run) => Math.max(last, run.training.epoch.at(-1) ?? 1), 1)];
   const selected = (values) => runs.map((run, k) => {
     const at = run.training.evaluated.indexOf(run.selected_epoch);
     return { x: run.selected_epoch, y: at < 0 ? null : run.training[values][at], shape: k, colour: runColour(k) };
   });
   const evaluated = (title, yLabel, values, yText) => chart({
-    title, yLabel, yText, xLabel: "epoch", marks: selected(values), legend: true,
+    title, yLabel, yText, xLabel: "epoch", x: epochs, marks: selected(values), legend: true,
     series: allRuns((run) => zip(run.training.evaluated, run.training[values])),
   });
   const TERMS = { loss: "loss, all terms", nll: "NLL", kl: "weighted KL of the rates", l2: "weighted L2" };
   const terms = byId("term");
   terms.append(...Object.entries(TERMS).map(([term, text]) => make("option", { value: term, selected: term === "nll" }, text)));
   const termSpec = () => ({
-    title: `Training: ${TERMS[terms.value]}`, xLabel: "epoch", yLabel: TERMS[terms.value], legend: true, log: terms.value === "nll",
+    title: `Training: ${TERMS[terms.value]}`, xLabel: "epoch", x: epochs, yLabel: TERMS[terms.value], legend: true, log: terms.value === "nll",
     series: allRuns((run) => zip(run.training.epoch, run.training[terms.value])).map((series) => ({ ...series, dash: "" })),
   });
   const termChart = chart(termSpec());
@@ -28,14 +29,19 @@ function trainingFigures() {
   for (const [k, run] of runs.entries()) {
     const layers = run.training.drop_rates;
     place("rate-charts", chart({
-      title: run.name, icon: sample(k), xLabel: "epoch", yLabel: "drop rate", y: [Math.max(0, low), Math.min(1, high)], yText: number,
+      title: run.name, icon: sample(k), xLabel: "epoch", x: epochs, yLabel: "drop rate", y: [Math.max(0, low), Math.min(1, high)], yText: number,
       legend: true,
       series: layers.map((rates, layer) => ({
         name: `layer ${layer + 1}`, points: zip(run.training.evaluated, rates), dash: DASHES[layer % 8], shape: layer,
-        colour: `color-mix(in srgb, ${runColour(k)} ${100 - (65 * layer) / Math.max(1, layers.length - 1)}%, var(--ink))`,
+        colour: layerColour(k, layers.length > 1 ? (2 * layer) / (layers.length - 1) - 1 : 0),
       })),
     }));
   }
+}
+
+// From darker than the run's own colour, at -1, to paler, at 1.
+function layerColour(run, shift) {
+  return `color-mix(in srgb, ${runColour(run)} ${100 - 50 * Math.abs(shift)}%, var(${shift < 0 ? "--ink" : "--surface"}))`;
 }
 
 function calibrationFigures() {

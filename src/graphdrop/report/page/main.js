@@ -11,7 +11,7 @@ const COLUMNS = [
 
 function heading() {
   const count = (value) => value.toLocaleString("en");
-  byId("title").textContent = dataset.name;
+  byId("title").textContent = dataset.title;
   byId("lead").textContent = `${runs.length === 1 ? "A network" : `${runs.length} networks`}, the uncertainty of ${runs.length === 1 ? "its" : "their"} predictions, and the graph they were made on: ${count(dataset.nodes)} nodes, ${count(dataset.edges)} edges, ${count(dataset.features)} features, ${dataset.classes} classes.`;
   byId("runs").append(...runs.map((run, k) => make("li", {}, sample(k), make("strong", {}, run.name), make("span", { class: "soft" }, `${run.method}, ${run.layers} layers, seed ${run.seed}`))));
 }
@@ -26,8 +26,8 @@ function summary() {
   const best = COLUMNS.map(([, , , sign], c) => (sign && runs.length > 1 ? values[c].reduce((a, b) => (sign * b > sign * a ? b : a)) : null));
   const head = ["run", "method", ...COLUMNS.map(([name]) => name), "drop rate by layer"];
   byId("summary-table").append(
-    make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", {}, run.method),
+    make("thead", {}, make("tr", {}, head.map((text, c) => make("th", { scope: "col", class: c === 1 ? "left" : null }, text)))),
+    make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", { class: "left" }, run.method),
       ...COLUMNS.map(([, , text], c) => make("td", { class: values[c][k] === best[c] ? "best" : null }, text(values[c][k]))),
       make("td", {}, rateCells(run, k))))));
   const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.decision}`);
@@ -46,7 +46,7 @@ function provenance() {
   byId("provenance-content").append(list([
     ["Data as trained on, sha256", code(dataset.sha256)],
     ...(report.command ? [["Command", code(report.command)]] : []),
-  ]), ...runs.map((run) => make("section", {}, make("h3", {}, run.name), list([
+  ]), ...runs.map((run) => make("div", {}, make("h3", {}, run.name), list([
     ["Folder", code(run.folder)], ["Method", `${run.method}, ${run.layers} layers`], ["Seed", String(run.seed)],
     ["Selected", `after epoch ${run.selected_epoch}, on the validation nodes`],
     ["Duration", run.seconds === null ? "not finished" : `${run.seconds.toFixed(1)} seconds of training`],

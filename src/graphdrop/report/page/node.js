@@ -37,7 +37,7 @@ function runOpinion(run, k, v) {
     return [label, make("span", { class: "track" }, make("div", { class: "fill", style: { width: `${100 * share}%`, background: classColour(c) } })), make("span", { class: "number" }, percent(share, 1))];
   });
   return make("div", { "data-run": k }, make("h4", {}, sample(k), run.name, verdict(run, v)), make("div", { class: "probability" }, rows),
-    make("p", { class: "soft" }, `entropy ${number(run.entropy[v], 2)} nats, of which ${number(run.epistemic[v], 2)} from not knowing the network`));
+    make("p", { class: "soft" }, `entropy ${number(run.entropy[v], 2)} nats; mutual information ${number(run.epistemic[v], 2)}`));
 }
 
 function agreement(around) {
@@ -80,7 +80,7 @@ function graphControls() {
   const disputed = (v) => runs.some((run) => run.predicted[v] !== runs[0].predicted[v]);
   byId("graph-controls").append(
     select("Colour", "colour", { predicted: "predicted class", label: "label" }),
-    select("Fade by", "fade", { entropy: "entropy, the whole uncertainty", epistemic: "mutual information, from not knowing the network", rejected: "rejection at the threshold below", none: "nothing" }),
+    select("Fade by", "fade", { entropy: "entropy: all uncertainty", epistemic: "mutual information: the network's share", rejected: "rejection, threshold below", none: "nothing" }),
     make("label", {}, make("input", { type: "checkbox", onchange: (event) => { view.errors = event.target.checked; redraw(); } }), " ring wrong test nodes"),
     make("label", {}, "Node ", make("input", { type: "number", id: "node-number", min: 0, max: nodes - 1, onchange: (event) => choose(event.target.value === "" ? null : Number(event.target.value)) })),
     button("Most unsure", tour(most("entropy"), () => true)),

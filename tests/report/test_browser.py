@@ -1,0 +1,225 @@
+"""The report in a browser: it draws, answers to mouse and keys, and runs nothing from its data."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from contracts.chromium import Chromium, executable
+from contracts.small_runs import CLASSES, train, write_graph
+from graphdrop.cli.report import gather
+from graphdrop.config import settle
+from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.nn.methods import Blueprint
+from graphdrop.report.collect import collect
+from graphdrop.report.html import write_report
+
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1<'
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    executable()
+    chromium = Chromium(tmp_path_factory.mktemp("profile"))
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The page of two runs, one of them with a hostile name; their evidence and data."""
+    executable()
+    folder = tmp_path_factory.mktemp("runs")
+    graph = write_graph(folder / f"{HOSTILE}.npz")
+    runs = [train(folder / "a", graph), train(folder / HOSTILE, graph, "GCN-DO", seed=1)]
+    evidence, data = gather(runs)
+    page = folder / "report.html"
+    write_report(page, evidence, data, command=HOSTILE)
+    return page, evidence, data
+
+
+@pytest.fixture
+def report(browser, made):
+    """The page, just opened."""
+    browser.open(made[0])
+    browser.run("new Promise(requestAnimationFrame)")
+    return browser
+
+
+def text_of(browser: Chromium, selector: str) -> str:
+    return browser.run(f"document.querySelector({json.dumps(selector)}).innerText")
+
+
+def test_every_section_is_drawn_and_nothing_goes_wrong(report, made):
+    counts = report.run(
+        "Object.fromEntries([...document.querySelectorAll('.grid')].map("
+        "grid => [grid.id, grid.querySelectorAll('svg.plot path').length]))"
+    )
+    assert counts == {
+        "selective-charts": 6,
+        "reliability-charts": 2,
+        "pavpu-charts": 6,
+        "training-charts": 6,
+        "rate-charts": 6,
+        "smoothing-charts": 6,
+    }
+    assert report.run("document.querySelectorAll('#views canvas').length") == 2
+    assert made[1][0].data_sha256 in text_of(report, "#provenance")
+    for run in made[1]:
+        assert f"{100 * run.scores['accuracy']:.1f} %" in text_of(report, "#summary-table")
+    assert report.complaints() == []
+
+
+def test_names_from_the_data_are_shown_and_never_run(report):
+    assert report.run("typeof window.hacked") == "undefined"
+    assert report.run("document.images.length") == 0
+    assert text_of(report, "#title") == HOSTILE
+    for selector in ("#summary-table", "#views", "#provenance", "#training-charts"):
+        assert HOSTILE in text_of(report, selector)
+
+
+def test_the_slider_gives_accuracy_and_coverage_at_its_threshold(report, made):
+    _, evidence, data = made
+    for position in (1000, 900, 600, 0):
+        report.run(
+            f"(() => {{ const s = document.getElementById('threshold'); s.value = {position};"
+            "s.dispatchEvent(new Event('input')); })()"
+        )
+        threshold = report.run("settings.threshold")
+        shown = report.run(
+            "[...document.querySelectorAll('#kept .tile')].map(tile => "
+            "[...tile.querySelectorAll('.big')].map(one => one.textContent))"
+        )
+        for run, (accuracy, coverage) in zip(evidence, shown, strict=True):
+            test = data.test_mask
+            kept = run.prediction.entropy[test].double() <= threshold
+            right = (run.decided == data.y)[test][kept].double()
+            assert coverage == f"{100 * kept.double().mean():.1f} %"
+            assert accuracy == (f"{100 * right.mean():.1f} %" if len(right) else "\u2013")
+    assert report.complaints() == []
+
+
+def click_on(browser: Chromium, node: int, canvas: int = 0) -> None:
+    browser.run(f"canvases[{canvas}].scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    x, y = browser.run(
+        f"(() => {{ const box = canvases[{canvas}].getBoundingClientRect(), at = projection(box);"
+        f"return [box.left + at.x({node}), box.top + at.y({node})]; }})()"
+    )
+    browser.click(x, y)
+
+
+@pytest.mark.parametrize("canvas", [0, 1])
+def test_a_click_shows_a_nodes_probabilities_and_neighbours(report, made, canvas):
+    _, evidence, data = made
+    node = int(data.edge_index[0].bincount().argmax())
+    click_on(report, node, canvas)
+    shown = text_of(report, "#node")
+    assert f"Node {node}" in shown
+    for run in evidence:
+        for probability in run.prediction.probabilities[node].tolist():
+            assert f"{100 * probability:.1f} %" in shown
+        assert f"entropy {run.prediction.entropy[node]:.2f} nats" in shown
+    neighbours = data.edge_index[1][data.edge_index[0] == node].unique().tolist()
+    listed = report.run(
+        "[...document.querySelectorAll('#node tbody tr')].map(row => row.innerText.split('\\t'))"
+    )
+    assert sorted(int(row[0]) for row in listed) == neighbours
+    for row in listed:
+        other = int(row[0])
+        assert int(row[1]) == int(data.y[other])
+        for cell, run in zip(row[2:], evidence, strict=True):
+            chosen = int(run.decided[other])
+            share = 100 * float(run.prediction.probabilities[other, chosen])
+            assert cell.strip() == f"{chosen} · {share:.0f} %"
+    report.run("document.querySelector('#node tbody button').click()")
+    assert f"Node {listed[0][0]}" in text_of(report, "#node")
+    assert report.complaints() == []
+
+
+def pixels(browser: Chromium) -> str:
+    browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return browser.run("canvases[0].toDataURL()")
+
+
+def test_the_picture_follows_its_controls(report):
+    seen = [pixels(report)]
+    for act in (
+        "document.querySelector('[data-option=fade]').value = 'none'",
+        "document.querySelector('[data-option=colour]').value = 'label'",
+        "document.querySelector('#classes button').click()",
+        "zoomBy(2, canvases[0])",
+        "document.getElementById('theme').click()",
+    ):
+        report.run(
+            f"{act}; document.querySelectorAll('[data-option]').forEach("
+            "one => one.dispatchEvent(new Event('change')))"
+        )
+        seen.append(pixels(report))
+    assert len(set(seen)) == len(seen)
+    assert report.complaints() == []
+
+
+def test_keys_reach_the_graph_and_the_charts(report):
+    report.run("canvases[0].focus()")
+    report.press("Enter", 13)
+    chosen = report.run("view.chosen")
+    assert isinstance(chosen, int)
+    assert f"Node {chosen}" in text_of(report, "#node")
+    before = report.run("view.x")
+    report.press("ArrowLeft", 37)
+    assert report.run("view.x") > before
+    report.run("document.querySelector('#pavpu-charts svg.plot').focus()")
+    report.press("ArrowRight", 39)
+    assert report.run("document.getElementById('tip').hidden") is False
+    assert "threshold" in text_of(report, "#tip")
+    unreachable = report.run(
+        "[...document.querySelectorAll('button, select, input, a, summary, canvas, svg.plot')]"
+        ".filter(one => one.tabIndex < 0).length"
+    )
+    assert unreachable == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_the_page_fits_windows_light_and_dark(browser, made, width, dark):
+    browser.open(made[0], width=width, dark=dark)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    colour = browser.run("getComputedStyle(document.body).backgroundColor")
+    brightness = max(int(part) for part in colour[4:-1].split(","))
+    assert (brightness < 60) is dark
+    assert browser.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> tuple[Path, int]:
+    """The page of an untrained network on 20,000 nodes, and one of its nodes."""
+    executable()
+    nodes = 20_000
+    data = synthetic_graph(nodes, CLASSES, num_features=20, words_per_node=4.0, seed=0).data
+    part = torch.arange(nodes) % 4
+    data.train_mask, data.val_mask, data.test_mask = part == 0, part == 1, part == 2
+    config = settle({"data": {"dataset": "large"}, "model": {"method": "GCN", "hidden": 8}})
+    model = Blueprint(config.model, data.x.shape[1], CLASSES, 0).build()
+    header = {"epoch": 1, "data": {"sha256": ""}, "versions": {}}
+    folder = tmp_path_factory.mktemp("large")
+    runs = [collect(folder / name, config, model, data, header) for name in ("a", "b")]
+    write_report(folder / "report.html", runs, data)
+    return folder / "report.html", int(data.edge_index[0].bincount().argmax())
+
+
+def test_twenty_thousand_nodes_can_be_looked_at(browser, large):
+    page, node = large
+    assert page.stat().st_size < 4e6
+    before = time.monotonic()
+    browser.open(page)
+    click_on(browser, node)
+    browser.run("new Promise(requestAnimationFrame)")
+    assert time.monotonic() - before < 20.0
+    chosen = browser.run("view.chosen")
+    assert f"Node {chosen}" in text_of(browser, "#node")
+    for _ in range(5):  # zooming stays fluent
+        browser.run("zoomBy(1.2, canvases[0]); new Promise(requestAnimationFrame)")
+    assert time.monotonic() - before < 30.0
+    assert browser.complaints() == []

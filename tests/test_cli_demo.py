@@ -1,0 +1,75 @@
+"""`graphdrop demo` trains two networks, shows a table and writes a report, again and again."""
+
+import json
+import re
+
+import pytest
+
+from graphdrop.cli import demo, main
+from graphdrop.config.recipes import merged
+
+SHORT = {
+    "model": {"hidden": 8},
+    "train": {"epochs": 4, "evaluate_every": 2, "samples": 2},
+    "predict": {"samples": 3},
+}
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path, no_files, no_network):
+    """Run a short demo in an empty folder where no dataset can be had."""
+    monkeypatch.chdir(tmp_path)
+    short = {method: merged(own, SHORT) for method, own in demo.METHODS.items()}
+    monkeypatch.setattr(demo, "METHODS", short)
+
+    def run(*words: str) -> tuple[str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(["demo", *words])
+        assert not stopped.value.code
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return run
+
+
+def test_a_demo_without_any_dataset_shows_all_it_has_on_the_synthetic_graph(run, tmp_path):
+    printed, said = run()
+    assert "Cora is not here and cannot be fetched" in said
+    assert "its figures are not Cora's" in said
+    assert "The synthetic graph, 4 layers, seed 0" in printed
+    assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC +seconds +drop rate by layer", printed)
+    folder = tmp_path / "runs" / "demo"
+    for method, how in (("GCN-DO", "fixed"), ("GCN-BBGDC", "learned")):
+        result = json.loads((folder / method / "result.json").read_text())
+        test = result["test"]
+        rates = " ".join(f"{rate:.2f}" for rate in result["drop_rates"])
+        (row,) = re.findall(rf"^ +{method} +(.*)$", printed, flags=re.MULTILINE)
+        assert row.split()[:4] == [
+            f"{test[name]:.3f}" for name in ("accuracy", "nll", "ece", "pavpu")
+        ]
+        assert f"{rates}, {how}" in row
+        assert len(result["drop_rates"]) == 4
+        assert result["config"]["predict"]["masks"] in ("hard", "relaxed")
+    assert "One seed" in printed
+    assert "Wrote runs/demo/report.html" in printed
+    assert (folder / "report.html").stat().st_size > 10**5
+
+
+def test_a_demo_again_says_the_same_beside_what_is_there(run, tmp_path):
+    first, _ = run("--seed", "1")
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    again, said = run("--seed", "1")
+    assert "Everything goes to runs/demo-2." in said
+
+    def without_times(text: str) -> str:
+        return re.sub(r"\d+(?= +0\.\d\d 0)|demo-2|demo|\([\d.]+ MB\)", "", text)
+
+    assert without_times(again) == without_times(first)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_chosen_folder_is_used_if_it_is_empty(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    printed, _ = run("--out", "mine")
+    assert "Wrote mine/report.html" in printed

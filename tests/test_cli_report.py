@@ -1,0 +1,78 @@
+"""`graphdrop report` turns folders of runs into one page, and says what it cannot compare."""
+
+import pytest
+
+from contracts.small_runs import train, write_graph
+from graphdrop.cli import main
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command; its exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs on one graph; do not change them."""
+    folder = tmp_path_factory.mktemp("runs")
+    graph = write_graph(folder / "mine.npz")
+    return [train(folder / "a", graph), train(folder / "b", graph, "GCN-DO")]
+
+
+def test_runs_become_one_file(run, runs, tmp_path):
+    output = tmp_path / "report.html"
+    code, printed, _ = run("report", *runs, "-o", output)
+    assert code == 0
+    assert f"Wrote {output}" in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    text = output.read_text()
+    assert f"graphdrop report {runs[0]} {runs[1]} -o {output}" in text
+
+
+def test_runs_on_different_data_are_refused(run, runs, tmp_path):
+    other = train(tmp_path / "c", write_graph(tmp_path / "other.npz", seed=1))
+    split = train(tmp_path / "d", write_graph(tmp_path / "mine.npz", rotate=1))
+    for foreign, message in ((other, "on other"), (split, "on another split or version of mine")):
+        code, _, error = run("report", runs[0], foreign, "-o", tmp_path / "report.html")
+        assert code == 2
+        assert f"{runs[0]} was trained on mine and {foreign} {message}" in error
+        assert len(error.splitlines()) == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_what_is_no_run_is_named(run, runs, tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        code, _, error = run("report", runs[0], folder, "-o", tmp_path / "report.html")
+        assert code == 2
+        assert f"{folder} has no config.toml: give the folder of a run" in error
+
+
+def test_a_run_without_a_network_yet_is_named(run, runs, tmp_path):
+    (tmp_path / "config.toml").write_bytes((runs[0] / "config.toml").read_bytes())
+    code, _, error = run("report", tmp_path, "-o", tmp_path / "report.html")
+    assert code == 2
+    assert "best.safetensors is not there" in error
+
+
+@pytest.mark.parametrize(
+    ("choose", "message"),
+    [
+        (lambda runs, _: [runs[0], runs[0]], "is given twice"),
+        (lambda runs, _: runs * 5, "10 runs are given: a report compares up to 8"),
+        (lambda runs, folder: [*runs, "-o", folder], "--output is"),
+        (lambda runs, folder: [*runs, "-o", folder / "absent" / "r.html"], "--output is"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_any_work(run, runs, tmp_path, choose, message):
+    code, _, error = run("report", *choose(runs, tmp_path))
+    assert code == 2
+    assert message in error

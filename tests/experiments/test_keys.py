@@ -1,0 +1,59 @@
+"""A key changes with everything that can change a result, and with nothing else."""
+
+import pytest
+
+from graphdrop.config import Config, settle
+from graphdrop.experiments import keys
+from graphdrop.experiments.keys import run_key
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 1},
+        {"data": {"dataset": "citeseer"}},
+        {"data": {"split": "random-per-class"}},
+        {"data": {"split_seed": 1}},
+        {"model": {"blocks": 16}},
+        {"objective": {"l2": 0.0}},
+        {"train": {"epochs": 1999}},
+        {"train": {"samples": 19}},
+        {"predict": {"decision": "mean"}},
+    ],
+)
+def test_a_setting_that_can_change_the_result_changes_the_key(changed):
+    assert run_key(settle(changed)) != run_key(Config())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"data": {"root": "/some/where"}},
+        {"data": {"dataset": "Cora"}},
+        {"train": {"checkpoint_seconds": 1.0}},
+        {"train": {"tensorboard": True}},
+    ],
+)
+def test_a_setting_without_effect_on_the_result_does_not(changed):
+    assert run_key(settle(changed)) == run_key(Config())
+
+
+def test_a_default_that_is_spelled_out_is_the_same_run():
+    assert run_key(settle({"model": {"norm": "row", "hidden": 128}})) == run_key(Config())
+
+
+def test_watching_and_another_algorithm_are_other_runs(monkeypatch):
+    plain = run_key(Config())
+    assert run_key(Config(), watch=True) != plain
+    monkeypatch.setattr(keys, "ALGORITHM", keys.ALGORITHM + 1)
+    assert run_key(Config()) != plain
+
+
+def test_a_file_counts_by_its_content(tmp_path):
+    path = tmp_path / "graph.npz"
+    config = settle({"data": {"dataset": str(path)}})
+    found = set()
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        found.add(run_key(config))
+    assert len(found) == 2

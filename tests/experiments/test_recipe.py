@@ -1,0 +1,134 @@
+"""Every recipe says what it should, and its cells have the settings it says."""
+
+import pytest
+
+from graphdrop.experiments import recipe as recipes
+from graphdrop.experiments.found import paper
+from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.recipe import Recipe, read_recipe
+from graphdrop.experiments.targets import WITH_RUNS
+
+
+def test_every_target_has_the_papers_recipe():
+    assert {f"{target}-paper" for target in WITH_RUNS} <= set(recipes.names())
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_gives_runs_that_differ(name):
+    recipe = read_recipe(name)
+    for quick in (False, True):
+        cells = recipe.cells(quick=quick)
+        assert len(cells) == len(recipe.rows) * len(recipe.datasets) * len(recipe.layers)
+        keys = [run_key(config) for cell in cells for config in cell.configs]
+        assert len(set(keys)) == len(keys)
+    assert recipe.runs == 10
+
+
+def at(name: str, row: str, column: str, **options):
+    cells = read_recipe(name).cells(**options)
+    return next(c for c in cells if (c.row, c.column) == (row, column)).configs
+
+
+def test_table_1_is_five_methods_on_three_datasets_at_two_depths():
+    cells = read_recipe("table1-paper").cells()
+    assert {(c.row, c.column) for c in cells} == {
+        (row, column) for row, columns in paper()["table1"].items() for column in columns
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "l2", "warmup"),
+    [("cora-2", 5e-3, 0), ("cora-4", 5e-3, 20), ("citeseer-4", 1e-2, 40), ("cora_ml-4", 1e-3, 20)],
+)
+def test_the_papers_recipe_is_what_the_paper_says(column, l2, warmup):
+    for row in ("GCN-BBGDC", "GCN-BBDE"):
+        config = at("table1-paper", row, column)[0]
+        assert (config.objective.l2, config.objective.warmup) == (l2, warmup)
+        assert (config.train.epochs, config.train.learning_rate) == (2000, 0.005)
+        assert (config.model.hidden, config.predict.decision) == (128, "vote")
+
+
+def test_baselines_train_as_long_and_as_wide_and_predict_without_masks():
+    for row in ("GCN-DO", "GCN-DE", "GCN-DO-DE"):
+        config = at("table1-paper", row, "cora-4")[0]
+        assert (config.train.epochs, config.train.patience, config.model.hidden) == (2000, 0, 128)
+        assert config.predict.masks == "off"
+
+
+def test_every_run_on_cora_ml_has_its_own_split_and_all_methods_the_same():
+    for row in ("GCN-DO", "GCN-BBGDC"):
+        data = [config.data for config in at("table1-paper", row, "cora_ml-2")]
+        assert [one.split_seed for one in data] == list(range(10))
+        assert {one.split for one in data} == {"random-per-class"}
+    assert {config.data.split for config in at("table1-paper", "GCN-DO", "cora-2")} == {"public"}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "same_as"),
+    [
+        ("fig-pavpu-paper", "GCN-DO", "cora-4", "GCN-DO"),
+        ("fig-pavpu-paper", "GCN-BBGDC", "cora-4", "GCN-BBGDC"),
+        ("fig-depth-paper", "GCN-DE", "cora-2", "GCN-DE"),
+        ("table3-paper", "2 blocks", "cora-4", "GCN-BBGDC"),
+        ("local-paper", "global", "cora-4", "GCN-BBGDC"),
+        ("ablation-paper", "as in the paper", "cora-4", "GCN-BBGDC"),
+    ],
+)
+@pytest.mark.parametrize("quick", [False, True])
+def test_targets_share_the_runs_of_table_1(name, row, column, same_as, quick):
+    assert at(name, row, column, quick=quick) == at("table1-paper", same_as, column, quick=quick)
+
+
+def test_quick_runs_are_never_those_of_the_full_recipe():
+    for name in recipes.names():
+        recipe = read_recipe(name)
+        full, quick = (
+            {run_key(config) for cell in recipe.cells(quick=q) for config in cell.configs}
+            for q in (False, True)
+        )
+        assert not full & quick
+
+
+def test_more_runs_are_more_seeds():
+    configs = at("table1-paper", "GCN-DO", "cora-2", runs=12)
+    assert [config.seed for config in configs] == list(range(12))
+
+
+RECIPE = {
+    "title": "A table",
+    "runs": 1,
+    "first_seed": 5,
+    "datasets": ["cora"],
+    "layers": [2],
+    "rows": [{"name": "wide", "method": "GCN-DO", "set": {"model": {"hidden": 7}}}],
+    "rules": [
+        {"set": {"model": {"hidden": 5, "dropout": 0.1}}},
+        {"layers": [3], "set": {"model": {"dropout": 0.2}}},
+        {"methods": ["GCN-DO"], "set": {"model": {"dropout": 0.3}}},
+    ],
+    "quick": {"runs": 2, "set": {"train": {"epochs": 3}}},
+}
+
+
+def test_later_settings_win():
+    (cell,) = Recipe.model_validate(RECIPE).cells()
+    (config,) = cell.configs
+    assert (config.seed, config.model.hidden, config.model.dropout) == (5, 7, 0.3)
+    (cell,) = Recipe.model_validate(RECIPE).cells(quick=True)
+    assert [config.train.epochs for config in cell.configs] == [3, 3]
+
+
+def test_cells_are_chosen_by_dataset_and_method():
+    cells = read_recipe("table3-paper").cells()
+    assert recipes.only(cells, [], ["GCN-BBGDC"]) == cells
+    assert recipes.only(cells, ["citeseer"], []) == []
+    chosen = recipes.only(read_recipe("table1-paper").cells(), ["cora"], ["GCN-DO", "GCN-DE"])
+    assert {(c.row, c.column) for c in chosen} == {
+        (row, column) for row in ("GCN-DO", "GCN-DE") for column in ("cora-2", "cora-4")
+    }
+
+
+def test_a_recipe_with_a_misspelled_name_says_where(monkeypatch):
+    monkeypatch.setattr(recipes, "_read", lambda name: RECIPE | {"seed": 1, "runs": 0})
+    with pytest.raises(ValueError, match=r"recipe some\.toml is wrong in runs \(.*; seed \("):
+        read_recipe("some")

@@ -1,0 +1,105 @@
+"""Finished runs survive whatever happens to the processes that write them."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from graphdrop.experiments.store import Store
+
+SPAWN = multiprocessing.get_context("spawn")
+KEY, OTHER = "0123456789abcdef01234567", "fedcba9876543210fedcba98"
+
+
+def test_what_was_appended_is_read_by_another(tmp_path):
+    store = Store(tmp_path / "new" / "folder")
+    assert store.records() == {}
+    store.append({"key": KEY, "seed": 1})
+    store.append({"key": OTHER, "seed": 2})
+    assert Store(store.folder).records() == {
+        KEY: {"key": KEY, "seed": 1},
+        OTHER: {"key": OTHER, "seed": 2},
+    }
+
+
+def test_a_reader_sees_what_others_add_later(tmp_path):
+    reader, writer = Store(tmp_path), Store(tmp_path)
+    writer.append({"key": KEY})
+    assert set(reader.records()) == {KEY}
+    writer.append({"key": OTHER})
+    assert set(reader.records()) == {KEY, OTHER}
+
+
+@pytest.mark.parametrize("length", [1, 30, 20_000])
+def test_a_line_without_its_end_is_passed_over_and_cut_off_by_the_next_writer(tmp_path, length):
+    store = Store(tmp_path)
+    store.append({"key": KEY})
+    with store.path.open("ab") as stream:
+        stream.write((json.dumps({"key": "torn", "x": "y" * 20_000})[:length]).encode())
+    reader = Store(tmp_path)
+    assert set(reader.records()) == {KEY}
+    store.append({"key": OTHER})
+    assert set(reader.records()) == set(Store(tmp_path).records()) == {KEY, OTHER}
+    assert store.path.read_bytes().count(b"\n") == 2
+
+
+def test_a_file_that_is_one_torn_line_is_started_anew(tmp_path):
+    store = Store(tmp_path)
+    store.path.write_bytes(b'{"key": "to')
+    store.append({"key": KEY})
+    assert set(Store(tmp_path).records()) == {KEY}
+
+
+def test_a_damaged_line_in_the_middle_is_an_error_that_says_where(tmp_path):
+    store = Store(tmp_path)
+    store.path.write_bytes(b'{"key": "a"}\nnot a run\n{"key": "b"}\n')
+    with pytest.raises(ValueError, match="not a run, at byte 13: take that line out"):
+        store.records()
+
+
+def test_a_number_that_json_does_not_have_is_refused(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.append({"key": KEY, "nll": float("nan")})
+    assert not store.path.exists()
+
+
+def _append_many(folder: str, writer: int) -> None:
+    store = Store(folder)
+    for number in range(20):
+        store.append({"key": f"{writer}-{number}", "text": "x" * 5000})
+
+
+def test_several_processes_append_whole_lines(tmp_path):
+    writers = [SPAWN.Process(target=_append_many, args=(str(tmp_path), n)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    expected = {f"{writer}-{number}" for writer in range(3) for number in range(20)}
+    assert set(Store(tmp_path).records()) == expected
+
+
+def _hold_claim(folder: str, ready) -> None:
+    with Store(folder).claim(KEY) as mine:
+        ready.send(mine)
+        time.sleep(60)
+
+
+def test_a_claim_is_one_process_at_a_time_and_free_when_it_is_killed(tmp_path):
+    ours, theirs = SPAWN.Pipe()
+    holder = SPAWN.Process(target=_hold_claim, args=(str(tmp_path), theirs))
+    holder.start()
+    assert ours.recv()
+    store = Store(tmp_path)
+    with store.claim(KEY) as mine:
+        assert not mine
+    with store.claim(OTHER) as mine:
+        assert mine
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    with store.claim(KEY) as mine:
+        assert mine

@@ -1,0 +1,62 @@
+"""`graphdrop reproduce`: what it takes, what it refuses, and that it renders without running."""
+
+import subprocess
+import sys
+
+import pytest
+
+from graphdrop.cli import main
+from graphdrop.experiments import targets_of
+from graphdrop.experiments.targets import TARGETS
+
+
+def refused(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", *arguments])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table9"], "TARGET is 'table9': give one of table1, "),
+        (["table1", "--recipe", "best"], "--recipe is 'best', which table1 does not have"),
+        (["table1", "--dataset", "coro"], "--dataset is 'coro': give one of cora, "),
+        (["table1", "--method", "DO"], "--method is 'DO': give one of GCN, GCN-DO, "),
+        (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
+    ],
+)
+def test_bad_input_says_what_it_takes(capsys, tmp_path, arguments, message):
+    error = refused(capsys, *arguments, "--out", str(tmp_path))
+    assert error.startswith("graphdrop: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_all_is_every_target():
+    assert targets_of("all", "paper") == list(TARGETS)
+    assert "table1" in targets_of("all", "tuned")
+
+
+def test_rendering_runs_nothing_and_says_where_the_files_are(capsys, tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", "table2", "--render-only", "--out", str(tmp_path)])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert "no run yet" in out
+    assert "paper 82.40 ± 0.60" in out
+    for suffix in (".md", ".tex"):
+        path = tmp_path / "paper" / f"table2{suffix}"
+        assert str(path) in out
+        assert path.read_text(encoding="utf-8")
+    assert not (tmp_path / "runs.jsonl").exists()
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys\nfrom graphdrop.cli import main\n"
+        "try:\n    main(['reproduce', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -1,5 +1,6 @@
 """What is written down of a run is what its network says."""
 
+import itertools
 import json
 import math
 
@@ -136,12 +137,21 @@ def test_a_run_that_diverges_is_written_down_as_such(tiny_config):
     assert "test" not in record
 
 
+def lines_taking(*seconds: float) -> list[dict]:
+    ends = itertools.accumulate(seconds)
+    return [{"epoch": n, "seconds": end} for n, end in enumerate(ends, 1)]
+
+
 def test_seconds_per_epoch_leave_evaluations_out():
-    seconds = [9.0, 9.5, 12.0, 12.7]
-    lines = [{"epoch": n, "seconds": s} for n, s in enumerate(seconds, 1)]
+    lines = lines_taking(9.0, 0.5, 3.0, 0.7)
     lines[2]["validation"] = {}
     assert seconds_per_epoch(lines) == pytest.approx(0.6)
     assert math.isnan(seconds_per_epoch(lines[:1]))
+
+
+def test_seconds_per_epoch_are_those_of_a_machine_that_is_not_busy():
+    lines = lines_taking(9.0, *[5.0] * 10, *[0.1, 0.3] * 15)
+    assert seconds_per_epoch(lines) == pytest.approx(0.2)
 
 
 def test_numbers_are_kept_to_five_digits_and_none_stands_for_no_number():

@@ -7,6 +7,7 @@ import gc
 import itertools
 import math
 import resource
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -32,6 +33,7 @@ from graphdrop.train.selection import Selection
 
 POINTS = 40
 """A course over the epochs keeps about so many of them."""
+STRETCH = 10
 
 
 def perform(
@@ -157,10 +159,15 @@ def kl_course(trainer: Trainer) -> dict[str, Any] | None:
 
 
 def seconds_per_epoch(lines: list[dict[str, Any]]) -> float:
-    """Mean time of the epochs after which nothing was evaluated, the first one left out."""
+    """Time of an epoch without its evaluation: the median over stretches of several epochs.
+
+    So neither what is compiled in the first epochs counts, nor a machine that was busy for a while;
+    and a stretch is long against the milliseconds to which the time is known.
+    """
     pairs = itertools.pairwise(lines)
     times = [b["seconds"] - a["seconds"] for a, b in pairs if "validation" not in b]
-    return sum(times) / len(times) if times else math.nan
+    stretches = [times[k : k + STRETCH] for k in range(0, len(times), STRETCH)]
+    return statistics.median(map(statistics.fmean, stretches)) if times else math.nan
 
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -18,21 +18,24 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo test test-slow lint format bench docs constraints clean
+.PHONY: help demo browser test test-slow lint format bench docs constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.dev  ## show what works so far: the statistics of a citation graph
-	@for name in cora citeseer synthetic; do \
-	  echo "graphdrop data info $$name"; \
-	  $(BIN)/graphdrop data info $$name && exit 0; \
-	  echo "$$name cannot be had here, for the reason above: trying the next one." >&2; \
-	done; exit 1
+demo: $(VENV)/.dev  ## train two networks on a citation graph, compare them, write a report
+	@$(BIN)/graphdrop demo $(ARGS)
 
 test: $(VENV)/.dev  ## run the tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+browser:  ## install Chromium, which the report's tests are skipped without, or say how
+	@if command -v chromium chromium-browser google-chrome; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  install="apt-get install --yes --quiet --no-install-recommends chromium"; \
+	  $$install || { apt-get update --quiet && $$install; }; \
+	else echo "Chromium is not here: install it, on Debian with sudo apt-get install chromium." >&2; exit 1; fi
 
 # Status 5 is pytest's "nothing was selected": no failure while there are no slow tests.
 test-slow: $(VENV)/.dev  ## run the tests that take minutes each

@@ -69,7 +69,12 @@ def test_a_demo_again_says_the_same_beside_what_is_there(run, tmp_path):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_chosen_folder_is_used_if_it_is_empty(run, tmp_path):
-    (tmp_path / "mine").mkdir()
-    printed, _ = run("--out", "mine")
-    assert "Wrote mine/report.html" in printed
+def test_a_folder_is_used_if_it_is_empty_and_left_alone_if_not(tmp_path):
+    out = tmp_path / "mine"
+    assert demo._fresh(out) == out
+    assert demo._fresh(out) == out
+    (out / "file").touch()
+    assert demo._fresh(out) == tmp_path / "mine-2"
+    (tmp_path / "mine-2" / "file").touch()
+    (tmp_path / "mine-3").touch()
+    assert demo._fresh(out) == tmp_path / "mine-4"

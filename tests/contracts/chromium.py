@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+FLAGS = (
+    "--headless=new",
+    "--hide-scrollbars",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+)
 SECONDS = 240.0
 """A browser whose files the disk must first bring can take minutes to start."""
 

@@ -110,7 +110,7 @@ function drawNodes(pen, run, at, inside, size, background) {
       const x = at.x(v), y = at.y(v);
       if (!inside(x, y)) continue;
       const radius = radiusOf(v, size);
-      if (radius < 1.6) pen.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+      if (radius < 1.1) pen.rect(x - radius, y - radius, 2 * radius, 2 * radius);
       else { pen.moveTo(x + radius, y); pen.arc(x, y, radius, 0, 7); }
     }
     pen.fill();

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import runpy
 import subprocess
 import sys
 import tomllib
@@ -196,25 +195,3 @@ def test_lint_refuses_a_house_out_of_order(room: str, line: str, tmp_path: Path)
     (house / room).mkdir(exist_ok=True)
     (house / room / "__init__.py").write_text(line)
     assert lint() == 1
-
-
-def test_the_picture_shows_masks_that_share_what_their_names_say() -> None:
-    script = runpy.run_path(str(ROOT / "docs/pictures/connection_sampling.py"))
-    masks = script["draw_masks"]()
-
-    def shared(name: str) -> dict[str, bool]:
-        mask = masks[name]  # (receiver, sender, feature)
-        return {
-            "by receivers": bool((mask == mask[:1]).all()),
-            "by features": bool((mask == mask[:, :, :1]).all()),
-            "both ways": bool((mask == mask.swapaxes(0, 1)).all()),
-        }
-
-    everything = ("by receivers", "by features", "both ways")
-    for name, expected in [
-        ("DropOut", {"by receivers"}),
-        ("DropEdge", {"by features", "both ways"}),
-        ("Node sampling", {"by receivers", "by features"}),
-        ("Graph DropConnect", set[str]()),
-    ]:
-        assert shared(name) == {kind: kind in expected for kind in everything}, name

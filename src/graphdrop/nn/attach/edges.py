@@ -1,0 +1,197 @@
+"""The edges of one call of a layer, in its order and as a `Graph`, whatever they came as."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from graphdrop.graph import Graph, Normalisation
+
+CAPACITY = 16
+APART = 1 << 30
+"""Added to the ids of destinations that are other nodes than the sources: what goes from node 3 of
+one kind to node 3 of another is no self-loop."""
+
+
+class Ends(NamedTuple):
+    """Both ends of every edge in the layer's order, and the values of a sparse matrix."""
+
+    destination: Tensor
+    source: Tensor
+    value: Tensor | None = None
+
+
+def ends(edge_index: Any, flow: str) -> Ends:
+    """The ends of edges that came as `edge_index [2, E]`, as an `EdgeIndex` or as `torch.sparse`.
+
+    A sparse matrix has destinations in its rows, as PyG has it.
+    """
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(
+            "edge_index must be a tensor [2, E], an EdgeIndex or a torch.sparse matrix; got "
+            f"{type(edge_index).__name__}: use .to_torch_sparse_csr_tensor() on a SparseTensor"
+        )
+    if edge_index.layout is torch.sparse_coo:
+        edge_index = edge_index.coalesce()
+        row, column = edge_index.indices()
+        return Ends(row, column, edge_index.values())
+    if edge_index.layout is not torch.strided:
+        if edge_index.layout is torch.sparse_csc:
+            edge_index = edge_index.to_sparse_csr()
+        length = edge_index.crow_indices().diff()
+        row = torch.arange(len(length), device=length.device).repeat_interleave(length)
+        return Ends(row, edge_index.col_indices(), edge_index.values())
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    first, second = edge_index
+    return Ends(second, first) if flow == "source_to_target" else Ends(first, second)
+
+
+@dataclass(eq=False)
+class Edges:
+    """The structure of one set of edges: everything but their weights."""
+
+    known: tuple[Tensor, Tensor]
+    """Destinations and sources, to recognise the same edges by."""
+    sizes: tuple[int, int]
+    """Number of destinations and of sources."""
+    apart: bool
+    """Whether these are two kinds of nodes."""
+    graph: Graph
+    """With weights of 1; its edges are sorted, in the order in which rates per edge have them."""
+    order: Tensor
+    """The place of each edge of the graph in the layer's order."""
+    _weighted: tuple[Tensor | None, bool, Graph] | None = field(default=None, repr=False)
+
+    @classmethod
+    def build(
+        cls, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
+    ) -> Edges:
+        """Sort the edges."""
+        nodes = max(sizes)
+        if nodes > APART:
+            raise ValueError(
+                f"an attached layer takes graphs of at most {APART} nodes; got {nodes}"
+            )
+        graph = Graph.from_edge_index(
+            torch.stack([source, destination]), nodes, normalisation=Normalisation.NONE
+        )
+        rows, columns = sizes
+        if int(graph.indptr[rows]) != len(source) or int(graph.t_indptr[columns]) != len(source):
+            raise ValueError(
+                f"edge_index joins {nodes} nodes, but the features are those of {columns} sources "
+                f"and {rows} destinations"
+            )
+        _set(graph, indptr=graph.indptr[: rows + 1], t_indptr=graph.t_indptr[: columns + 1])
+        if apart:
+            ids = torch.arange(rows, dtype=graph.indices.dtype, device=graph.indices.device)
+            _set(graph, dst_ids=ids + APART)
+        order = torch.argsort(destination.long() * nodes + source, stable=True)
+        return cls((destination.clone(), source.clone()), sizes, apart, graph, order)
+
+    def fits(
+        self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
+    ) -> bool:
+        """Whether these are the same edges, number for number."""
+        return (
+            self.sizes == sizes
+            and self.apart == apart
+            and self.known[0].device == destination.device
+            and torch.equal(self.known[0], destination)
+            and torch.equal(self.known[1], source)
+        )
+
+    def weighted(self, weight: Tensor | None, *, mean: bool) -> Graph:
+        """The graph with weights given in the layer's order, over each row's count for a mean."""
+        if weight is None and not mean:
+            return self.graph
+        if self._weighted is not None:
+            known, was_mean, graph = self._weighted
+            same = (
+                known is weight
+                if known is None or weight is None
+                else known.dtype == weight.dtype and torch.equal(known, weight)
+            )
+            if same and was_mean == mean:
+                return graph
+        with torch.inference_mode(False):
+            value = self.graph.value if weight is None else weight.detach()[self.order].float()
+            if mean:
+                value = value / self.graph.degree[self.graph.edge_dst]
+            graph = copy.copy(self.graph)  # keeps what was derived from the structure
+            _set(graph, value=value, t_value=value[graph.t_edge])
+            self._weighted = (None if weight is None else weight.detach().clone(), mean, graph)
+        return graph
+
+    @cached_property
+    def place(self) -> Tensor:
+        """The number in the graph of each edge in the layer's order."""
+        place = torch.empty_like(self.order)
+        place[self.order] = torch.arange(len(place), device=place.device)
+        return place
+
+    @cached_property
+    def messages(self) -> Graph:
+        """A row and a column for every message, under the ids of the two nodes it goes between.
+
+        The masked sum over it multiplies every message by its own draw, and sums nothing.
+        """
+        size = len(self.order)
+        whole = self.graph
+        index = torch.arange(size + 1, dtype=whole.indices.dtype, device=whole.indices.device)
+        number, one = index[:-1], torch.ones(size, device=index.device)
+        return Graph(
+            index, number, one, one, Normalisation.NONE, index, number, number, one,
+            rank=None if whole.rank is None else whole.rank[self.place],
+            dst_ids=whole.draw_dst[self.place],
+            src_ids=whole.draw_src[self.place],
+        )  # fmt: skip
+
+
+class EdgeCache:
+    """The edges of the latest calls, found again by what they are.
+
+    Layers normalise the edges anew in every pass, so the tensors differ where the edges do not;
+    to compare them takes a fraction of the time that sorting does.
+    """
+
+    def __init__(self) -> None:
+        self._latest: list[Edges] = []
+
+    def get(
+        self, both: Ends, sizes: tuple[int, int] | None = None, *, apart: bool = False
+    ) -> Edges:
+        """The structure of these edges, between nodes of these numbers if they are known."""
+        destination, source = both.destination, both.source
+        if sizes is None:
+            sizes = _count(destination), _count(source)
+            if not apart:
+                sizes = (max(sizes),) * 2
+        for edges in self._latest:
+            if edges.fits(destination, source, sizes, apart):
+                break
+        else:
+            with torch.inference_mode(False):  # training may use it next
+                edges = Edges.build(destination, source, sizes, apart)
+        self._latest = [edges, *(other for other in self._latest if other is not edges)][:CAPACITY]
+        return edges
+
+    def __deepcopy__(self, memo: Any) -> EdgeCache:
+        return EdgeCache()
+
+    def __reduce__(self) -> tuple[type[EdgeCache], tuple[()]]:
+        return EdgeCache, ()
+
+
+def _count(ids: Tensor) -> int:
+    return int(ids.max()) + 1 if ids.numel() else 0
+
+
+def _set(graph: Graph, **tensors: Tensor) -> None:
+    vars(graph).update(tensors)

@@ -1,0 +1,198 @@
+"""`attach` puts a sampler into every layer of a model; with its `Handle` one trains and undoes it.
+
+    handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
+    optimiser = torch.optim.Adam(model.parameters())  # the rates are among them
+
+Then add `weight * handle.kl()` to the loss of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.conv import MessagePassing
+
+from graphdrop.estimators import Concrete, Estimator
+from graphdrop.nn.attach.edges import EdgeCache
+from graphdrop.nn.attach.layer import NAME, MaskedLayer, check_sampler
+from graphdrop.nn.attach.state import buffers_kept, call, predicting, seeded
+from graphdrop.samplers import Draw, Drawn, Sampler
+
+
+def attach(
+    model: nn.Module,
+    sampler: Sampler,
+    estimator: Estimator | None = None,
+    *,
+    sample_dropout: bool = False,
+    batch_statistics: bool = False,
+    seed: int | None = None,
+) -> Handle:
+    """Sample the connections of every message passing layer of a model, in place.
+
+    Each layer gets a copy of the sampler with a rate of its own, as parameters of the model: build
+    the optimiser afterwards. In training every call of a layer draws fresh masks; after `eval()`
+    messages are multiplied by the expected keep probability.
+
+    Args:
+        model: any module with PyG's `MessagePassing` layers in it, or such a layer itself.
+        sampler: draws the connections.
+        estimator: how a gradient reaches a learned rate; by default `Concrete()`. With any other
+            train through `Handle.backward`.
+        sample_dropout: a Monte Carlo sample also draws the model's own DropOut.
+        batch_statistics: a Monte Carlo sample normalises by the statistics of its batch, as
+            BatchNorm does in training, instead of the running ones.
+        seed: of the masks; by default what `torch.manual_seed` was given.
+    """
+    check_sampler(sampler)
+    if any(isinstance(module, MaskedLayer) for module in model.modules()):
+        raise ValueError("model has a sampler attached already: call remove() on its handle first")
+    layers = [module for module in model.modules() if isinstance(module, MessagePassing)]
+    if not layers:
+        raise ValueError(
+            f"model must have MessagePassing layers of PyG; {type(model).__name__} has none"
+        )
+    if estimator is None and any(True for _ in sampler.rate.parameters()):
+        estimator = Concrete()
+    if not isinstance(estimator, Estimator | None):
+        raise TypeError(f"estimator must be one such as ARM(); got {type(estimator).__name__}")
+    temperature = None if estimator is None else estimator.temperature
+    seed = torch.initial_seed() if seed is None else seed
+    cache = EdgeCache()
+    for number, layer in enumerate(layers):
+        own = sampler.for_later_layer() if number else sampler.for_first_layer()
+        device = next((p.device for p in layer.parameters()), None)
+        masked = MaskedLayer(
+            layer, own, number=number, temperature=temperature, seed=seed, cache=cache
+        ).to(device)
+        if number == 0:
+            masked.estimator = estimator
+            masked.goes_on = {"dropout": sample_dropout, "batch_statistics": batch_statistics}
+        masked.train(layer.training)
+        masked.install()
+    return Handle(model)
+
+
+class Handle:
+    """The samplers in a model. It holds nothing itself: a copy of the model has its own.
+
+    Args:
+        model: a model that `attach` was called on, or one that has such a model in it.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        found = [(n, m) for n, m in model.named_modules() if isinstance(m, MaskedLayer)]
+        if not found:
+            raise ValueError(
+                f"{type(model).__name__} has no sampler attached: call attach(model, sampler)"
+            )
+        if len({masked.number for _, masked in found}) < len(found):
+            raise ValueError(
+                f"{type(model).__name__} has layers that were attached apart or copied, whose "
+                "draws would be the same: remove() them, and attach to the whole model at once"
+            )
+        self.model = model
+        self.layers = {name.removesuffix(NAME).removesuffix("."): m for name, m in found}
+        """The attached layers by their name in the model."""
+        self._first = found[0][1]
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """How a gradient reaches the rates."""
+        return self._first.estimator
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The parameters of the rates, which are among the model's own too."""
+        for masked in self.layers.values():
+            if masked.sampler is not None:
+                yield from masked.sampler.parameters()
+
+    def kl(self) -> Tensor:
+        """What the rates of all layers add to the objective; 0 where none is learned."""
+        rates = [m.sampler.rate.kl() for m in self.layers.values() if m.sampler is not None]
+        return torch.stack(rates).sum()
+
+    @torch.no_grad()
+    def drop_rates(self) -> dict[str, float]:
+        """The expected drop rate of each layer."""
+        samplers = {name: m.sampler for name, m in self.layers.items() if m.sampler is not None}
+        return {name: 1.0 - float(s.rate.mean().mean()) for name, s in samplers.items()}
+
+    def remove(self) -> None:
+        """Give every layer back as it was; its weights stay as trained."""
+        for masked in self.layers.values():
+            masked.uninstall()
+        self.layers = {}
+
+    def next_draw(self) -> Draw:
+        """A draw for the next training step of all layers; the counters are saved with them."""
+        seed, _ = self._first.stream.tolist()
+        step = max(int(masked.stream[1]) for masked in self.layers.values())
+        for masked in self.layers.values():
+            masked.stream[1] = step + 1
+        return Draw(seed, step, temperature=self._first.temperature)
+
+    @contextmanager
+    def drawing(self, draw: Draw | None) -> Iterator[None]:
+        """Within it, passes use this draw, or for `None` the expectation, in training or not.
+
+        The model's own DropOut draws from it too: the same draw gives the same output.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(seeded(draw))
+            for masked in self.layers.values():
+                masked.ask(draw)
+                stack.callback(masked.stop_asking)
+            yield
+
+    def backward(self, closure: Callable[[], Tensor]) -> Tensor:
+        """Run the closure as often as the estimator needs, and give all parameters gradients.
+
+        Args:
+            closure: computes the loss of one pass through the model, and calls no `backward`.
+
+        Returns:
+            The loss of the first pass.
+        """
+        loss, _ = self.loss(closure)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def loss(self, closure: Callable[[], Tensor]) -> tuple[Tensor, list[Drawn]]:
+        """What `backward` differentiates, and the masks of its first pass.
+
+        Further passes draw the model's own DropOut as the first, and leave no trace in buffers.
+        """
+        draw, tapes = self.next_draw(), list[list[Drawn]]()
+
+        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
+            tapes.append([])
+            own = replace(draw, antithetic=antithetic, tape=tapes[-1])
+            with ExitStack() as stack:
+                if len(tapes) > 1:
+                    stack.enter_context(buffers_kept(self.model))
+                stack.enter_context(self.drawing(own))
+                return closure(), tapes[-1]
+
+        estimator = self.estimator
+        loss = run(antithetic=False)[0] if estimator is None else estimator.loss(run)
+        return loss, tapes[0]
+
+    def samples(self, data: Any, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
+        """The outputs on a PyG `Data` of several draws, one by one, in evaluation.
+
+        What `attach` was told about DropOut and BatchNorm holds for draws; the expectation, `None`,
+        is without any chance.
+        """
+        for draw in draws:
+            goes_on = (
+                dict.fromkeys(self._first.goes_on, False) if draw is None else self._first.goes_on
+            )
+            with predicting(self.model, **goes_on), self.drawing(draw):
+                out = call(self.model, data)
+            yield out

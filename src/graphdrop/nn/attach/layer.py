@@ -1,0 +1,385 @@
+"""`MaskedLayer`: what is put into a PyG layer so that its messages pass through a sampler's mask.
+
+It stands in for three methods of the layer. `forward` decides on the draw; `propagate` computes the
+masked sum itself where messages are weighted features and are summed or averaged, else it lets the
+layer work; then `message` multiplies what the layer sends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import conv
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.nn.conv import MessagePassing
+
+from graphdrop.draws import Mask
+from graphdrop.estimators import Estimator
+from graphdrop.kernels import aggregate
+from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
+from graphdrop.samplers import Draw, GraphDropConnect, Sampler
+
+NAME = "graphdrop"
+"""Under which a layer has its `MaskedLayer`, and a state dict its rates."""
+METHODS = ("forward", "propagate", "message")
+CALL_SHIFT = 32
+"""A layer that propagates more than once in a pass draws from a stream of its own each time."""
+
+WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
+    conv.GCNConv.message: "edge_weight",
+    conv.GCN2Conv.message: "edge_weight",
+    conv.APPNP.message: "edge_weight",
+    conv.ChebConv.message: "norm",
+    conv.SAGEConv.message: None,
+    conv.GINConv.message: None,
+}
+"""Messages that are features times a weight, by the name of that weight."""
+
+
+class _Masking(NamedTuple):
+    """The mask of one call of `propagate`."""
+
+    edges: Edges
+    mask: Mask | None
+    scale: Tensor | None
+    draw: Draw | None
+
+    def record(self, features: int) -> None:
+        if self.draw is not None and self.mask is not None:
+            self.draw.record(self.mask, self.edges.graph, features)
+
+
+class MaskedLayer(nn.Module):
+    """The sampler of one layer, and the methods that apply it.
+
+    Args:
+        layer: a PyG layer; it is changed by `install` only.
+        sampler: draws its connections.
+        number: of the layer in the model; its draws depend on it.
+        temperature: of masks in training; `None` for hard ones.
+        seed: of all draws.
+        cache: shared by the layers of a model.
+    """
+
+    stream: Tensor
+
+    def __init__(
+        self,
+        layer: MessagePassing,
+        sampler: Sampler,
+        *,
+        number: int,
+        temperature: float | None,
+        seed: int,
+        cache: EdgeCache,
+    ) -> None:
+        super().__init__()
+        self._layer = (layer,)  # in a tuple, or it would be a child of its child
+        self.sampler: Sampler | None = sampler
+        self.number = number
+        self.temperature = temperature
+        self.register_buffer("stream", torch.tensor([seed & (2**63 - 1), 0]))
+        self.estimator: Estimator | None = None
+        """Of the whole model, in its first layer only."""
+        self.goes_on = {"dropout": False, "batch_statistics": False}
+        """What of the model's own does not stop in a Monte Carlo sample, in its first layer."""
+        self._cache = cache
+        self._before: dict[str, Any] = {}
+        self._asked: list[Draw | None] = []  # innermost last; empty where nobody asks
+        self._draw: Draw | None = None
+        self._inside = self._apart = False
+        self._calls = self._masked = 0
+        self._masking: _Masking | None = None
+
+    @property
+    def layer(self) -> Any:
+        """The PyG layer."""
+        return self._layer[0]
+
+    # Put into a layer, and taken out again
+
+    def install(self) -> None:
+        """Take the place of the layer's methods."""
+        layer = self.layer
+        if layer.explain:
+            raise ValueError(
+                f"{layer} is being explained: attach before, or set its explain to False"
+            )
+        own = {name: method for name, method in vars(layer).items() if name in METHODS}
+        if own.get("propagate") in (_bound(layer, "_orig"), _bound(layer, "_jinja")):
+            del own["propagate"]  # what decomposed_layers puts there, and puts there again
+        self._before = {"fuse": layer.fuse, "decomposed": layer.decomposed_layers, **own}
+        layer.decomposed_layers = 1
+        layer.fuse = False
+        layer.add_module(NAME, self)
+        for name in METHODS:
+            setattr(layer, name, getattr(self, name))
+
+    def uninstall(self) -> None:
+        """Leave the layer as it was before."""
+        layer, before = self.layer, dict(self._before)
+        for name in METHODS:
+            vars(layer).pop(name, None)
+        delattr(layer, NAME)
+        layer.fuse = before.pop("fuse")
+        layer.decomposed_layers = before.pop("decomposed")
+        vars(layer).update(before)
+
+    def _original(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = self._before.get(name) or getattr(
+            type(self.layer), name
+        ).__get__(self.layer)
+        return found
+
+    # Which random numbers
+
+    def ask(self, draw: Draw | None) -> None:
+        """From now on use this draw, or the expectation, until `stop_asking`."""
+        self._asked.append(draw)
+        self._calls = 0
+
+    def stop_asking(self) -> None:
+        """End what the last `ask` began."""
+        self._asked.pop()
+
+    def _next_draw(self) -> Draw | None:
+        if self._asked:
+            return self._asked[-1]
+        self._calls = 0
+        if not self.layer.training:
+            return None
+        seed, step = self.stream.tolist()
+        self.stream[1] += 1
+        return Draw(seed, step, temperature=self.temperature)
+
+    # What the layer calls
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        """In place of the layer's own `forward`; a compiler leaves it to Python."""
+        self._draw, self._inside = self._next_draw(), True
+        self._apart = _reads_two_kinds(arguments, options)
+        before = self._masked
+        try:
+            with self._weights_last():
+                out = self._original("forward")(*arguments, **options)
+        finally:
+            self._draw, self._inside, self._apart = None, False, False
+        if self._masked == before:
+            raise RuntimeError(
+                f"{self.layer} passed no messages that a mask could act on: attach cannot sample "
+                "it; remove the layer, or attach only to the others"
+            )
+        return out
+
+    @contextmanager
+    def _weights_last(self) -> Iterator[None]:
+        """A GCNConv multiplies by its weights first; masks on its input must come before them."""
+        if not self._takes_weights:
+            yield
+            return
+        vars(self.layer)["lin"] = _unchanged  # hides the child of this name
+        try:
+            yield
+        finally:
+            del vars(self.layer)["lin"]
+
+    @property
+    def _takes_weights(self) -> bool:
+        return type(self.layer).forward is conv.GCNConv.forward and self.layer.lin.bias is None
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def propagate(self, edge_index: Any, *arguments: Any, **options: Any) -> Tensor:
+        """In place of the layer's own `propagate`."""
+        draw = self._draw if self._inside else self._next_draw()
+        number = self.number | self._calls << CALL_SHIFT
+        self._calls += 1
+        weights = None
+        if "lin" in vars(self.layer):
+            weights = self.layer._modules["lin"]
+            if self.sampler is None or self.sampler.blocks == 1:  # the weights touch no mask
+                options["x"], weights = weights(options["x"]), None
+        both = ends(edge_index, self.layer.flow)
+        out = self._summed(both, draw, number, arguments, options)
+        if out is None:
+            self._check_values(both)
+            self._masking = self._mask(self._cache.get(both, apart=self._apart), draw, number)
+            before = self._masked
+            try:
+                out = self._original("propagate")(edge_index, *arguments, **options)
+            finally:
+                self._masking = None
+            if self._masked == before:
+                raise RuntimeError(
+                    f"{self.layer} did not call message() in propagate(), so its mask would not "
+                    "act: attach cannot sample it"
+                )
+        return out if weights is None else weights(out)
+
+    def message(self, *arguments: Any, **options: Any) -> Tensor:
+        """In place of the layer's own `message`: what it sends, times the mask."""
+        sent: Tensor = self._original("message")(*arguments, **options)
+        if self._masking is None:
+            raise RuntimeError(
+                f"propagate() of {self.layer} was replaced after attach, by setting explain or "
+                "decomposed_layers: call handle.remove(), set it, and attach again"
+            )
+        return self._masked_messages(sent, self._masking)
+
+    # The two ways
+
+    def _mask(self, edges: Edges, draw: Draw | None, number: int) -> _Masking:
+        sampler = self.sampler
+        if sampler is None or (draw is None and sampler.rescale):
+            return _Masking(edges, None, None, draw)
+        mask = sampler.mask(edges.graph, draw, number)
+        if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:
+            raise ValueError(
+                f"the rate of {self.layer} has {len(mask.keep_logit)} entries, and the layer "
+                f"passes {edges.graph.num_edges} messages, the self-loops it adds included: make "
+                "a rate of that size, or one that all edges share"
+            )
+        scale = 1.0 / torch.sigmoid(mask.keep_logit) if sampler.rescale else None
+        return _Masking(edges, mask, scale, draw)
+
+    def _summed(
+        self,
+        both: Ends,
+        draw: Draw | None,
+        number: int,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+    ) -> Tensor | None:
+        """The masked sum or mean of weighted features by the kernel; None where it does not fit."""
+        layer, x = self.layer, options.get("x")
+        kind = type(layer)
+        source, destination = x if isinstance(x, tuple | list) else (x, x)
+        name = WEIGHTED_FEATURES.get(kind.message, "")
+        given = options.get(name) if name else None
+        weight = both.value if given is None else given
+        if (
+            name == ""
+            or arguments
+            or "message" in self._before
+            or "propagate" in self._before
+            or kind.aggregate is not MessagePassing.aggregate
+            or kind.update is not MessagePassing.update
+            or type(layer.aggr_module) not in (SumAggregation, MeanAggregation)
+            or layer.flow != "source_to_target"
+            or any(getattr(layer, hooks) for hooks in _HOOKS)
+            or not isinstance(source, Tensor)
+            or source.dim() != 2
+            or source.dtype != torch.float32
+            or (weight is not None and (weight.requires_grad or weight.dim() != 1))
+        ):
+            return None
+        rows = (options.get("size") or (None, None))[1]
+        if rows is None:
+            rows = len(source if destination is None else destination)
+        edges = self._cache.get(both, (rows, len(source)), apart=self._apart)
+        masking = self._mask(edges, draw, number)
+        masking.record(source.shape[1])
+        self._masked += 1
+        graph = edges.weighted(weight, mean=type(layer.aggr_module) is MeanAggregation)
+        out = aggregate(graph, source, masking.mask)
+        return out if masking.scale is None else out * masking.scale
+
+    def _masked_messages(self, sent: Tensor, masking: _Masking) -> Tensor:
+        if not isinstance(sent, Tensor):
+            raise TypeError(
+                f"message() of {self.layer} returned a {type(sent).__name__}: attach masks tensors"
+            )
+        size = len(masking.edges.order)
+        axis = self.layer.node_dim % sent.dim() if sent.dim() > 1 else 0
+        if sent.shape[axis] != size:
+            raise ValueError(
+                f"message() of {self.layer} returned {sent.shape[axis]} messages along dimension "
+                f"{axis} for {size} edges: attach masks one message per edge"
+            )
+        self._masked += 1
+        features = math.prod(sent.shape[axis + 1 :])
+        masking.record(features)
+        mask = masking.mask
+        if mask is None or not sent.numel():
+            return sent
+        if mask.keep_logit.dim() == 1:
+            mask = replace(mask, keep_logit=mask.keep_logit[masking.edges.place])
+        # several graphs at once on the same edges share their masks
+        several = sent.reshape(-1, size, features)
+        kept = [aggregate(masking.edges.messages, one, mask) for one in several.unbind()]
+        out = torch.stack(kept).view(sent.shape)
+        return out if masking.scale is None else out * masking.scale
+
+    def _check_values(self, both: Ends) -> None:
+        """PyG's fused path multiplies by the values of a sparse matrix, which messages may not."""
+        layer, value = self.layer, both.value
+        if value is None or not self._before["fuse"] or "edge_weight" in layer._user_args:
+            return
+        if bool((value != 1).any()):
+            raise ValueError(
+                f"the sparse matrix has values other than 1, which {layer} reads on PyG's fused "
+                "path only, and that passes no messages to mask: give edge_index and edge weights"
+            )
+
+    def extra_repr(self) -> str:
+        """The number of the layer."""
+        return f"number={self.number}"
+
+
+_HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+)
+"""Whoever registered one wants the layer to work in PyG's own steps."""
+
+
+def check_sampler(sampler: Sampler) -> None:
+    """Raise unless the sampler's masks multiply messages."""
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
+            f"got {type(sampler).__name__}"
+        )
+    if sampler.before_normalisation:
+        raise ValueError(
+            "sampler has before_normalisation=True, but an attached layer normalises its edges "
+            "itself, before masks can act: use before_normalisation=False, or graphdrop.GCN"
+        )
+    if isinstance(sampler, GraphDropConnect) and sampler.pairs:
+        raise ValueError(
+            "sampler has pairs=True, a mask for every input and output feature, which needs the "
+            "layer's weights: use blocks=None, a mask per feature, or graphdrop.GCN"
+        )
+
+
+def _bound(layer: MessagePassing, prefix: str) -> Any:
+    method = getattr(type(layer), f"{prefix}_propagate", None)
+    return None if method is None else method.__get__(layer)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def _reads_two_kinds(arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Whether the features are those of two kinds of nodes, sources and destinations.
+
+    A mini-batch has destinations that are its first sources: one kind, and the same memory.
+    """
+    x = options.get("x", arguments[0] if arguments else None)
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        return False
+    source, destination = x
+    if not isinstance(source, Tensor) or not isinstance(destination, Tensor):
+        return False
+    return source.data_ptr() != destination.data_ptr()

@@ -1,0 +1,98 @@
+"""What a pass leaves behind in a model, and which of its parts are in training, put right again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from graphdrop.draws import MASK32
+from graphdrop.samplers import Draw
+
+OWN_STREAM = 1 << 62
+"""The layer number under which a draw seeds what a model draws by itself."""
+
+
+@contextmanager
+def seeded(draw: Draw | None) -> Iterator[None]:
+    """Within it, a model's own DropOut draws from a seed that the draw gives.
+
+    Both passes of ARM thereby share it; torch's generator is afterwards as it was.
+    """
+    if draw is None:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(int(draw.key(OWN_STREAM)[0]) & MASK32)
+        yield
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Whatever happens to the model's buffers within it, such as running means, is undone."""
+    kept = [
+        (module, name, buffer, buffer.clone(), buffer._version)
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, name, buffer, value, version in kept:
+                if buffer._version != version:
+                    buffer.copy_(value)
+                module._buffers[name] = buffer
+
+
+@contextmanager
+def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> Iterator[None]:
+    """Within it, the model evaluates, but for what is asked to go on as in training.
+
+    Args:
+        model: put back as it was afterwards, buffers included.
+        dropout: its own DropOut goes on.
+        batch_statistics: its BatchNorms go on normalising by what they are given.
+    """
+    was_training = [(module, module.training) for module in model.modules()]
+    try:
+        with buffers_kept(model):
+            for module, _ in was_training:
+                normalises = isinstance(module, _NormBase)
+                module.training = batch_statistics if normalises else dropout
+            yield
+    finally:
+        for module, training in was_training:
+            module.training = training
+
+
+def call(model: nn.Module, data: Any) -> Tensor:
+    """The model's output on a PyG `Data`: each argument of `forward` is taken from it by its name.
+
+    An argument called `data` gets all of it. What has a default and is not in the data is left out.
+    """
+    values = {}
+    for name, parameter in inspect.signature(model.forward).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        value = data if name == "data" else getattr(data, name, None)
+        if value is not None:
+            values[name] = value
+        elif parameter.default is parameter.empty:
+            raise ValueError(
+                f"{type(model).__name__}.forward takes {name!r}, which the data does not have: "
+                "give it that attribute, or wrap the model in a module whose forward takes data"
+            )
+    out = model(**values)
+    if not isinstance(out, Tensor):
+        raise TypeError(
+            f"{type(model).__name__} returned a {type(out).__name__}: wrap it in a module whose "
+            "forward takes data and returns one tensor"
+        )
+    return out

@@ -1,5 +1,6 @@
 """Runs are made once, whoever asks, and a killed process loses none that was finished."""
 
+import io
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from graphdrop.experiments import run_cells
 from graphdrop.experiments.display import Display, Line, LiveTable
@@ -46,7 +48,9 @@ def test_a_run_that_fails_says_which_and_why(tmp_path, tiny_config):
     path = tmp_path / "not.npz"
     path.write_bytes(b"nothing")
     config = tiny_config(seed=7, data={"dataset": str(path)})
-    with pytest.raises(RuntimeError, match=r"seed 7 failed:[\s\S]*Error"):
+    with pytest.raises(
+        RuntimeError, match=r"GCN-BBGDC, .*, 3 layers, seed 7 failed: not\.npz is not"
+    ):
         run_cells([config], Store(tmp_path / "store"))
 
 
@@ -141,13 +145,26 @@ def test_the_live_table_tells_how_far_it_is_and_how_long_it_takes():
     table.started("c")
     table.progressed("c", 50)
     assert table.seconds_left() == pytest.approx(37.5)
-    assert table.summary() == "table1: 1 of 4 runs, 38 s left; now new"
+    assert table.summary() == "table1: 1 of 4 runs, 38 s left"
     table.finished("c", {"seconds": 90.0, "test": {"accuracy": 0.7}})
     assert table.seconds_left() == pytest.approx((30.0 + 90.0) / 2)
     table.started("d")
     table.postponed("d")
     assert table.summary() == "table1: 2 of 4 runs, 60 s left; 1 made by another process"
     assert table.table().row_count == 2
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_is_a_table_in_a_terminal_and_lines_elsewhere(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    display = LiveTable("table1", {"a cell": Line(["a"], 10)}, 1, console)
+    with display.showing():
+        display.started("a")
+        display.progressed("a", 7)
+        display.refresh()
+    shown = console.file.getvalue()
+    assert "table1: 0 of 1 runs" in shown
+    assert ("7/10" in shown) == terminal
 
 
 def test_nothing_is_known_before_the_first_run_is_done():

@@ -91,7 +91,7 @@ class LiveTable(Display):
     def showing(self) -> Iterator[None]:
         """Within it, the table is live."""
         if not self._console.is_terminal:
-            self._console.print(self.summary(), soft_wrap=True)
+            self._print_line()
             yield
             return
         with Live(self.table(), console=self._console, transient=True, auto_refresh=False) as live:
@@ -125,7 +125,7 @@ class LiveTable(Display):
             self._live.update(self.table(), refresh=True)
         elif time.monotonic() - self._printed >= LINE_SECONDS:
             self._printed = time.monotonic()
-            self._console.print(self.summary(), soft_wrap=True)
+            self._print_line()
 
     def _line(self, key: str) -> Line:
         return self.lines[self._names[key]]
@@ -134,10 +134,13 @@ class LiveTable(Display):
         """How far it is, in one line."""
         done = sum(len(line.done) for line in self.lines.values())
         total = sum(len(line.keys) for line in self.lines.values())
-        running = [name for name, line in self.lines.items() if line.running]
-        now = f"; now {', '.join(running)}" if running else ""
         others = f"; {len(self._elsewhere)} made by another process" if self._elsewhere else ""
-        return f"{self.title}: {done} of {total} runs, {self._time_left()}{now}{others}"
+        return f"{self.title}: {done} of {total} runs, {self._time_left()}{others}"
+
+    def _print_line(self) -> None:
+        running = [name for name, line in self.lines.items() if line.running]
+        now = f"; now {' and '.join(running)}" if running else ""
+        self._console.print(self.summary() + now, soft_wrap=True)
 
     def table(self) -> Table:
         """One line per cell."""

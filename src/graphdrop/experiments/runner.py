@@ -98,7 +98,7 @@ def _share_out(
                 continue
             worker.task = None
             if what == "failed":
-                raise RuntimeError(f"the run of {_named(task.config)} failed:\n{detail}")
+                raise RuntimeError(f"the run of {_named(task.config)} failed: {detail}")
             if what == "busy":
                 elsewhere[task.key] = now, task
                 display.postponed(task.key)
@@ -195,7 +195,10 @@ def _work(connection: Connection[Any, Any], folder: Path) -> None:
             if task.key not in store.records():
                 try:
                     store.append(perform(task.config, watch=task.watch, on_epoch=tell))
-                except Exception:  # whatever it is, the parent says it
+                except (ValueError, OSError) as error:  # such as data that cannot be had
+                    connection.send(("failed", str(error)))
+                    continue
+                except Exception:
                     connection.send(("failed", traceback.format_exc()))
                     continue
         connection.send(("done", None))

@@ -100,7 +100,7 @@ class Spy:
 
 @pytest.mark.parametrize(
     ("features", "outputs", "blocks", "width"),
-    [(12, 3, 1, 3), (3, 12, 1, 3), (12, 3, 2, 6), (12, 5, 3, 12), (12, 3, None, 12)],
+    [(12, 3, 1, 3), (3, 12, 1, 3), (300, 70, 2, 140), (12, 3, 2, 12), (12, 3, None, 12)],
 )
 def test_the_cheaper_order_is_taken(
     features: int, outputs: int, blocks: int | None, width: int, monkeypatch: pytest.MonkeyPatch

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import Kind, Mask, Sharing, block_of_feature
+from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, uniforms
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
 from graphdrop.nn.features import SparseFeatures, drop_dense
@@ -18,6 +19,11 @@ from graphdrop.samplers import Draw, DropOut, GraphDropConnect, Sampler
 
 MULTIPLY_COST = 0.6
 """A multiplication in a dense product, in units of one float summed by ``aggregate``."""
+NARROW = 32
+"""A dense product with fewer columns is made as that of the transposes: BLAS takes a quarter of
+the time where many rows meet few columns."""
+LEAST_WIDTH = 64
+"""Where an edge has several blocks, one of fewer features than this costs as much."""
 PAIR_BYTES = 1 << 30
 MAX_SPARSE_BLOCKS = 64
 DROPOUT_STREAM = 1 << 20
@@ -40,6 +46,13 @@ class Order(StrEnum):
     """Whatever costs less."""
     AGGREGATE_FIRST = "aggregate-first"
     TRANSFORM_FIRST = "transform-first"
+
+
+class LayerMasks(NamedTuple):
+    """What one pass draws in a layer."""
+
+    dropout: Mask | None
+    sampler: Mask | None
 
 
 class GCNLayer(nn.Module):
@@ -110,24 +123,39 @@ class GCNLayer(nn.Module):
             self._keeps_product, self._product = False, None
 
     def forward(
-        self, x: Tensor | SparseFeatures, graph: Graph, draw: Draw | None = None, layer: int = 0
+        self,
+        x: Tensor | SparseFeatures,
+        graph: Graph,
+        draw: Draw | None = None,
+        layer: int = 0,
+        masks: LayerMasks | None = None,
     ) -> Tensor:
-        """Features ``[num_src, in]`` to ``[num_dst, out]``; without a draw, in expectation."""
-        if self.dropout is not None:
-            x = _drop(x, self.dropout, graph, draw, layer + DROPOUT_STREAM)
-        mask, scale = None, None
-        if isinstance(self.sampler, DropOut):
-            x = _drop(x, self.sampler, graph, draw, layer)
-        elif self.sampler is not None:
-            mask = self.sampler.mask(graph, draw, layer)
+        """Features ``[num_src, in]`` to ``[num_dst, out]``; without a draw, in expectation.
+
+        ``masks`` are those of ``draw`` where they are there already.
+        """
+        if masks is None:
+            (masks,) = self.masks(graph, [draw], layer)
+        if self.dropout is not None and masks.dropout is not None:
+            x = _drop(x, self.dropout, graph, draw, masks.dropout)
+        mask, scale = masks.sampler, None
+        if isinstance(self.sampler, DropOut) and mask is not None:
+            x, mask = _drop(x, self.sampler, graph, draw, mask), None
+        elif self.sampler is not None and mask is not None:
             if self.sampler.rescale:
                 mask, scale = _rescaled(mask)
             if draw is not None and mask is not None:
                 draw.record(mask, graph, self._drawn_features())
-        out = self._propagate(x, graph, mask)
-        if scale is not None:
-            out = out * scale
-        return out if self.bias is None else out + self.bias.sum(0)
+        bias = None if self.bias is None else self.bias.sum(0)
+        if scale is None:
+            return self._propagate(x, graph, mask, bias)
+        out = self._propagate(x, graph, mask, None) * scale
+        return out if bias is None else out + bias
+
+    def masks(self, graph: Graph, draws: Sequence[Draw | None], layer: int) -> Iterator[LayerMasks]:
+        """The masks of each of several passes."""
+        dropouts = _masks(self.dropout, graph, draws, layer + DROPOUT_STREAM)
+        return map(LayerMasks, dropouts, _masks(self.sampler, graph, draws, layer))
 
     @property
     def _pairs(self) -> bool:
@@ -143,22 +171,27 @@ class GCNLayer(nn.Module):
     def _drawn_features(self) -> int:
         return self.in_features * (self.out_features if self._pairs else 1)
 
-    def _propagate(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None) -> Tensor:
-        if self._pairs and mask is not None:
-            return self._propagate_pairs(x, graph, mask)
+    def _propagate(
+        self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, bias: Tensor | None
+    ) -> Tensor:
         blocks = 1 if mask is None else mask.draws_per_edge(self.in_features)
         shares = self._keeps_product and blocks == 1
-        if shares or isinstance(x, SparseFeatures) or self._transforms_first(graph, blocks):
-            return self._transform_first(x, graph, mask, blocks)
-        return aggregate(graph, x, mask) @ self.weight
+        if self._pairs and mask is not None:
+            out = self._propagate_pairs(x, graph, mask)
+        elif shares or isinstance(x, SparseFeatures) or self._transforms_first(graph, blocks):
+            out = self._transform_first(x, graph, mask, blocks)
+        else:
+            return _product(aggregate(graph, x, mask), self.weight, bias)
+        return out if bias is None else out.add_(bias)
 
     def _transforms_first(self, graph: Graph, blocks: int) -> bool:
         if self.order is not Order.AUTO:
             return self.order is Order.TRANSFORM_FIRST
         product = MULTIPLY_COST * self.in_features * self.out_features
-        aggregate_first = graph.num_edges * self.in_features + product * graph.num_dst
-        transform_first = graph.num_edges * blocks * self.out_features + product * graph.num_src
-        return transform_first < aggregate_first
+        least = blocks * LEAST_WIDTH if blocks > 1 else 0
+        aggregated = graph.num_edges * max(self.in_features, least)
+        transformed = graph.num_edges * max(blocks * self.out_features, least)
+        return transformed + product * graph.num_src < aggregated + product * graph.num_dst
 
     def _transform_first(
         self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, blocks: int
@@ -209,8 +242,36 @@ class GCNLayer(nn.Module):
         return f"{self.in_features}, {self.out_features}"
 
 
-def _product(x: Tensor | SparseFeatures, weight: Tensor) -> Tensor:
-    return x.matmul(weight) if isinstance(x, SparseFeatures) else x @ weight
+def _product(x: Tensor | SparseFeatures, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``X W + c``; the bias is for a dense ``X``."""
+    if isinstance(x, SparseFeatures):
+        return x.matmul(weight)
+    if weight.shape[1] < NARROW:
+        left, right = weight.t(), x.t()
+        return (left @ right if bias is None else torch.addmm(bias[:, None], left, right)).t()
+    return x @ weight if bias is None else torch.addmm(bias, x, weight)
+
+
+def _masks(
+    sampler: Sampler | None, graph: Graph, draws: Sequence[Draw | None], layer: int
+) -> Iterator[Mask | None]:
+    """The mask of each pass; the rates of many passes are drawn together."""
+    if sampler is None:
+        yield from (None for _ in draws)
+        return
+    together = [draw for draw in draws if draw is not None]
+    if len(together) < 2 or len(together) < len(draws) or sampler.rate.entries:
+        yield from (sampler.mask(graph, draw, layer) for draw in draws)
+        return
+    first = sampler.mask(graph, together[0], layer)
+    keys = [draw.key(layer) for draw in together]
+    logits = first.keep_logit.expand(len(keys))
+    if sampler.rate.num_uniforms:
+        logits = sampler.rate.logit(torch.cat([uniforms(key, 1) for key in keys]))
+    yield from (
+        replace(first, key=key, keep_logit=logit)
+        for key, logit in zip(keys, logits.unbind(), strict=True)
+    )
 
 
 def _with_blocks(mask: Mask | None, blocks: int) -> Mask | None:
@@ -225,10 +286,9 @@ def _rescaled(mask: Mask) -> tuple[Mask | None, Tensor | None]:
 
 
 def _drop(
-    x: Tensor | SparseFeatures, sampler: DropOut, graph: Graph, draw: Draw | None, layer: int
+    x: Tensor | SparseFeatures, sampler: DropOut, graph: Graph, draw: Draw | None, mask: Mask
 ) -> Tensor | SparseFeatures:
     """DropOut on the features themselves, the same as a mask shared by a node's edges."""
-    mask = sampler.mask(graph, draw, layer)
     scale = None
     if sampler.rescale:
         described, scale = _rescaled(mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -134,20 +135,41 @@ class GCN(nn.Module):
         """
         if draw is None and self.training:
             draw = self.next_draw()
+        (output,) = self.samples(x, edge_index, edge_weight, rows=rows, draws=[draw])
+        return output
+
+    def samples(
+        self,
+        x: Tensor | SparseFeatures,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        *,
+        rows: Tensor | None = None,
+        draws: Sequence[Draw | None],
+    ) -> Iterator[Tensor]:
+        """The outputs of several draws one by one, with what they have in common made once.
+
+        The arguments are those of a call; ``None`` among the draws is the expectation.
+        """
         features = self._features(x)
         graph = self._graph(edge_index, edge_weight, features.shape[0])
         parts, inputs = self._receptive_field(graph, features, rows)
-        hidden: Tensor | SparseFeatures = inputs
-        last = len(self.layers) - 1
-        for number, (layer, part) in enumerate(zip(self.layers, parts, strict=True)):
-            out: Tensor = layer(hidden, part, draw, number)
-            if number < last:
-                out = torch.relu(out)
-                if self.residual and isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]:
-                    out = out + hidden[_positions(part)]
-            hidden = out
-        assert isinstance(hidden, Tensor)  # noqa: S101 - there is at least one layer
-        return hidden
+        _check_rates(self.layers, graph)
+        steps = list(zip(self.layers, parts, strict=True))
+        drawn = [
+            layer.masks(part, draws, number)  # type: ignore[operator]
+            for number, (layer, part) in enumerate(steps)
+        ]
+        for draw, *masks in zip(draws, *drawn, strict=True):
+            hidden: Tensor | SparseFeatures = inputs
+            for number, ((layer, part), own) in enumerate(zip(steps, masks, strict=True)):
+                out: Tensor = layer(hidden, part, draw, number, own)
+                if number + 1 < len(steps):
+                    out = torch.relu(out)
+                    if self.residual and _same_width(hidden, out):
+                        out = out + hidden[_positions(part)]  # type: ignore[index]
+                hidden = out
+            yield out
 
     def _features(self, x: Tensor | SparseFeatures) -> Tensor | SparseFeatures:
         first = self.layers[0]
@@ -220,6 +242,21 @@ def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:
     if sampler is None:
         return None
     return sampler.for_first_layer() if layer == 0 else sampler.for_later_layer()
+
+
+def _check_rates(layers: nn.ModuleList, graph: Graph) -> None:
+    for layer in layers:
+        entries = 0 if layer.sampler is None else layer.sampler.rate.entries.numel()  # type: ignore
+        if entries > 1 and entries != graph.num_edges:
+            raise ValueError(
+                f"the network has a rate for each of {entries} edges, self-loops included, and "
+                f"this graph has {graph.num_edges}: use the graph it was made for, or rates that "
+                "all edges of a layer share"
+            )
+
+
+def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
+    return isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]
 
 
 def _reads_itself(part: Graph) -> bool:

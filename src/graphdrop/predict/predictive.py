@@ -1,13 +1,15 @@
 """``predict``: sample a network several times and sum up what the samples say.
 
-Samples are folded in one by one, so memory does not grow with their number, and the product of
-the input with the first layer's weights, which no mask touches, is made once for all of them.
+Samples are folded in a few at a time, so memory does not grow with their number, and the product
+of the input with the first layer's weights, which no mask touches, is made once for all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,10 +20,16 @@ from graphdrop.samplers import Draw
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+Item = TypeVar("Item")
+
 PREDICTION_STEP = 1 << 62
 """Prediction draws from steps that no training reaches."""
 BINS = 1024
 """Resolution of the histograms from which intervals are read."""
+DRAWN_TOGETHER = 32
+"""So many samples have their rates drawn in one go."""
+FOLDED_NUMBERS = 1 << 18
+"""At most so many probabilities are folded in at once, but at least one sample's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,67 +114,93 @@ def predict(
     """
     if samples < 0:
         raise ValueError(f"samples must not be negative; got {samples}")
-    summary = _Summary(intervals)
+    draws = _draws(samples, seed, temperature)
     was_training = model.training
     model.eval()
     try:
         with model.sharing_first_product():
-            for draw in _draws(samples, seed, temperature):
-                summary.add(model(data.x, data.edge_index, _weight(data), rows=rows, draw=draw))
+            return _summed_up(_outputs(model, data, rows, draws), intervals)
     finally:
         model.train(was_training)
+
+
+def _draws(samples: int, seed: int, temperature: float | None) -> Iterator[Draw | None]:
+    if samples == 0:
+        yield None
+    for sample in range(samples):
+        yield Draw(seed, PREDICTION_STEP, sample, temperature=temperature)
+
+
+def _outputs(
+    model: GCN, data: Any, rows: Tensor | None, draws: Iterator[Draw | None]
+) -> Iterator[Tensor]:
+    """The logits ``[nodes, classes]`` of each draw."""
+    weight: Tensor | None = getattr(data, "edge_weight", None)
+    for several in _batched(draws, DRAWN_TOGETHER):
+        yield from model.samples(data.x, data.edge_index, weight, rows=rows, draws=several)
+
+
+def _summed_up(outputs: Iterator[Tensor], intervals: bool) -> Predictive:
+    first = next(outputs).t()
+    summary = _Summary(first, intervals)
+    for several in _batched(outputs, max(1, FOLDED_NUMBERS // max(1, first.numel()))):
+        summary.add(torch.stack([logits.t() for logits in several]))
     return summary.finish()
 
 
-def _draws(samples: int, seed: int, temperature: float | None) -> list[Draw | None]:
-    if samples == 0:
-        return [None]
-    return [
-        Draw(seed, PREDICTION_STEP, sample, temperature=temperature) for sample in range(samples)
-    ]
-
-
-def _weight(data: Any) -> Tensor | None:
-    weight: Tensor | None = getattr(data, "edge_weight", None)
-    return weight
+def _batched(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    while several := list(islice(items, size)):
+        yield several
 
 
 class _Summary:
-    """Running sums over samples."""
+    """Running sums over samples, in float64, classes first: so torch reads whole rows at a time.
 
-    def __init__(self, intervals: bool) -> None:
-        self.intervals = intervals
+    Spread is summed around the first sample: nothing cancels, however close the samples are.
+    """
+
+    def __init__(self, first: Tensor, intervals: bool) -> None:
+        """Begin with the logits ``[classes, nodes]`` of the first sample."""
+        self.origin = torch.softmax(first.double(), 0)
         self.count = 0
-        self.histogram: Tensor | None = None
+        self.shift = torch.zeros_like(self.origin)
+        self.squares = torch.zeros_like(self.origin)
+        self.entropy = torch.zeros_like(self.origin[0])
+        self.votes = torch.zeros_like(self.origin, dtype=torch.int32)
+        self.histogram = self.votes.new_zeros(*self.origin.shape, BINS) if intervals else None
+        self.add(first[None])
 
     def add(self, logits: Tensor) -> None:
-        probabilities = torch.softmax(logits.double(), 1)
-        if self.count == 0:
-            self.mean = torch.zeros_like(probabilities)
-            self.squares = torch.zeros_like(probabilities)
-            self.entropy = probabilities.new_zeros(len(probabilities))
-            self.votes = torch.zeros_like(probabilities, dtype=torch.int32)
-            if self.intervals:
-                self.histogram = self.votes.new_zeros(*probabilities.shape, BINS)
-        self.count += 1
-        # Welford: no cancellation however close the samples are
-        step = probabilities - self.mean
-        self.mean += step / self.count
-        self.squares += step * (probabilities - self.mean)
-        self.entropy += _entropy(probabilities)
-        node = torch.arange(len(probabilities), device=logits.device)
-        self.votes[node, probabilities.argmax(1)] += 1
+        """Fold in the logits ``[samples, classes, nodes]`` of several samples."""
+        self.count += len(logits)
+        log_probabilities = torch.log_softmax(logits.double(), 1)
+        probabilities = log_probabilities.exp()
+        self.entropy -= (probabilities * log_probabilities).sum((0, 1))
         if self.histogram is not None:
-            bin_ = (probabilities * BINS).long().clamp(max=BINS - 1)
-            self.histogram.scatter_add_(2, bin_[..., None], torch.ones_like(bin_[..., None]).int())
+            bins = (probabilities * BINS).long().clamp_(max=BINS - 1).permute(1, 2, 0)
+            self.histogram.scatter_add_(2, bins, torch.ones_like(bins, dtype=torch.int32))
+        self.votes += _chosen(logits).sum(0, dtype=torch.int32)
+        difference = probabilities.sub_(self.origin)
+        self.shift += difference.sum(0)
+        self.squares += difference.square_().sum(0)
 
     def finish(self) -> Predictive:
-        variance = self.squares / max(self.count - 1, 1)
+        mean = self.origin + self.shift / self.count
+        spread = self.squares - self.shift.square() / self.count
+        deviation = (spread.clamp_min(0.0) / max(self.count - 1, 1)).sqrt()
         return Predictive(
-            self.mean.float(),
-            self.votes,
+            mean.float().t().contiguous(),
+            self.votes.t().contiguous(),
             (self.entropy / self.count).float(),
-            variance.clamp_min(0.0).sqrt().float(),
+            deviation.float().t().contiguous(),
             self.count,
-            self.histogram,
+            None if self.histogram is None else self.histogram.transpose(0, 1),
         )
+
+
+def _chosen(logits: Tensor) -> Tensor:
+    """Which class each sample takes, one true entry per sample and node."""
+    chosen = logits == logits.amax(1, keepdim=True)
+    if int(chosen.sum()) > logits[:, 0].numel():  # a tie: the first class
+        chosen &= chosen.cumsum(1) == 1
+    return chosen

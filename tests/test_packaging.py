@@ -131,9 +131,12 @@ def test_no_pin_names_a_build_for_one_kind_of_machine() -> None:
 
 def test_the_wheel_holds_every_source_file_and_the_type_marker(wheel: zipfile.ZipFile) -> None:
     source = ROOT / "src"
-    files = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {
-        "graphdrop/py.typed"
+    files = {
+        str(path.relative_to(source))
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
+    assert "graphdrop/py.typed" in files
     shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert shipped == files
 

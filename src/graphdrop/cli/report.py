@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdrop.cli.runs import _open
+from graphdrop.cli.runs import open_run
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -44,7 +44,7 @@ def gather(folders: Sequence[Path]) -> tuple[list[RunEvidence], Data]:
 
     evidence = []
     for folder in folders:
-        chosen, model, data, header = _open(folder, None)
+        chosen, model, data, header = open_run(folder, None)
         evidence.append(collect(folder, chosen, model, data, header))
     return evidence, data
 

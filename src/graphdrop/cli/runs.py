@@ -33,7 +33,7 @@ def evaluate(run: Run, samples: Samples = None) -> None:
     """Score the selected network of a run again, on its validation and test nodes."""
     from graphdrop.train import evaluation  # noqa: PLC0415
 
-    chosen, model, data, header = _open(run, samples)
+    chosen, model, data, header = open_run(run, samples)
     scores = {}
     for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
         rows = mask.nonzero().flatten()
@@ -61,7 +61,7 @@ def predict(
     from graphdrop.train import evaluation  # noqa: PLC0415
 
     write = _writer(output)
-    chosen, model, data, _ = _open(run, samples)
+    chosen, model, data, _ = open_run(run, samples)
     prediction = evaluation.predictive(model, data, chosen)
     columns: dict[str, list[Any]] = {
         "node": list(range(len(prediction.probabilities))),
@@ -75,7 +75,7 @@ def predict(
     print(f"Wrote {len(columns['node'])} nodes to {output}.")
 
 
-def _open(run: Path, samples: int | None) -> tuple[Config, NamedGCN, Data, dict[str, Any]]:
+def open_run(run: Path, samples: int | None) -> tuple[Config, NamedGCN, Data, dict[str, Any]]:
     """The settings of a run, its selected network and its data, which must be what it was."""
     from graphdrop.train import inputs, provenance  # noqa: PLC0415
     from graphdrop.train.checkpoint import load_with_header  # noqa: PLC0415

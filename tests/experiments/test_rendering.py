@@ -194,3 +194,14 @@ def test_schematics_are_one_figure_and_five():
         f"schematics-{name}"
         for name in ("all", "gcn", "gdc", "dropout", "dropedge", "node-sampling")
     }
+
+
+def test_axes_end_where_the_runs_end_and_not_where_wide_bands_do(tmp_path):
+    store = Store(tmp_path)
+    for cell in read_recipe("fig-depth-paper").cells(runs=2):
+        for config in cell.configs:
+            store.append(record_of(config, 0.2 + 0.7 * config.seed))
+    figure = rendering.depth(found_in(store, "fig-depth")).figures["fig-depth"]
+    low, high = figure.axes[0].get_ylim()
+    assert 0 <= low <= 20.0
+    assert 90.0 <= high <= 100

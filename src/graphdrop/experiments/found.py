@@ -82,9 +82,9 @@ class Found:
             {f"graphdrop {_of(r, 'graphdrop')}, torch {_of(r, 'torch')}" for r in records}
         )
         spent = duration(sum(record["seconds"] for record in records))
-        kind = "quick form of the " if self.quick else ""
+        kind = "Quick form of the recipe" if self.quick else "Recipe"
         return (
-            f"{kind}recipe {self.target}-{self.name}: {len(records)} runs, seeds {seeds[0]} to "
+            f"{kind} {self.target}-{self.name}: {len(records)} runs, seeds {seeds[0]} to "
             f"{seeds[-1]}; data (sha256) {sums}; {' and '.join(versions)}; {spent} of computing."
         )
 

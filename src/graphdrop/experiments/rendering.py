@@ -166,10 +166,20 @@ def _uncertainty_panels(shown: Sequence[CellRuns], axis: ThresholdAxis, where: s
         reliability.append(Curve(name, middles, accurate, counts))
         risk.append(Curve(name, coverages, [one["risk"] for one in curves]))
     return [
-        Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu),
+        Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu, y_limits=_limits(pavpu, 1)),
         Panel(f"Reliability{where}", "confidence", "accuracy", reliability, kind="reliability"),
-        Panel(f"Risk and coverage{where}", "coverage", "error rate", risk),
+        Panel(
+            f"Risk and coverage{where}", "coverage", "error rate", risk, y_limits=_limits(risk, 1)
+        ),
     ]
+
+
+def _limits(curves: Sequence[Curve], most: float) -> tuple[float, float]:
+    """What the runs reach, with a margin, within 0 and `most`: few seeds have very wide bands."""
+    values = [v for curve in curves for run in curve.runs for v in run if not math.isnan(v)]
+    low, high = min(values), max(values)
+    margin = 0.05 * max(high - low, 0.02 * most)
+    return max(0.0, low - margin), min(most, high + margin)
 
 
 def depth(found: Found) -> Rendering:
@@ -185,8 +195,8 @@ def depth(found: Found) -> Rendering:
                 by_run = [[values[k] for values in padded] for k in range(count)]
                 curves.append(Curve(row.name, found.recipe.layers, by_run))
         if curves:
-            title, label = f"Depth, {dataset}", "test accuracy (%)"
-            panels.append(Panel(title, "layers", label, curves, integer_x=True))
+            title, label, limits = f"Depth, {dataset}", "test accuracy (%)", _limits(curves, 100)
+            panels.append(Panel(title, "layers", label, curves, integer_x=True, y_limits=limits))
     return Rendering(accuracies(found).tables, _drawn(found, panels))
 
 

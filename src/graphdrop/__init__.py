@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN
+    from graphdrop.nn.attach import attach
     from graphdrop.predict import Predictive, predict
     from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
     from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
@@ -37,6 +38,7 @@ __all__ = [
     "Trainer",
     "__version__",
     "aggregate",
+    "attach",
     "calibration_error",
     "load",
     "load_dataset",
@@ -55,6 +57,7 @@ _ROOMS = {
     "kernels": ["aggregate"],
     "metrics": ["calibration_error", "pavpu", "total_variation"],
     "nn": ["GCN"],
+    "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
     "predict": ["Predictive", "predict"],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect"],

@@ -1,4 +1,4 @@
-"""Run every benchmark, or those named: ``python benchmarks/run.py [kernel step memory]``.
+"""Run every benchmark, or those named: ``python benchmarks/run.py [kernel step predict ...]``.
 
 Each prints a table of figures beside what they have to reach, and writes it to
 ``benchmarks/results``. Run them alone: a busy machine spoils every ratio.

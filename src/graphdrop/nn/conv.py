@@ -20,8 +20,8 @@ from graphdrop.samplers import Draw, DropOut, GraphDropConnect, Sampler
 MULTIPLY_COST = 0.6
 """A multiplication in a dense product, in units of one float summed by ``aggregate``."""
 NARROW = 32
-"""A dense product with fewer columns is made as that of the transposes: BLAS takes a quarter of
-the time where many rows meet few columns."""
+"""A dense product with fewer columns is made as that of the transposes, which takes BLAS half the
+time or less where many rows meet few columns."""
 LEAST_WIDTH = 64
 """Where an edge has several blocks, one of fewer features than this costs as much."""
 PAIR_BYTES = 1 << 30
@@ -247,7 +247,7 @@ def _product(x: Tensor | SparseFeatures, weight: Tensor, bias: Tensor | None = N
     if isinstance(x, SparseFeatures):
         return x.matmul(weight)
     if weight.shape[1] < NARROW:
-        left, right = weight.t(), x.t()
+        left, right = weight.t().contiguous(), x.t()
         return (left @ right if bias is None else torch.addmm(bias[:, None], left, right)).t()
     return x @ weight if bias is None else torch.addmm(bias, x, weight)
 

@@ -1,0 +1,107 @@
+"""A GCN built by hand from GCNConv, attached, is our own GCN draw for draw."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.nn import GCNConv
+
+from contracts.dense_layers import TOWN
+from contracts.masked_sums import normal
+from graphdrop import ARM, GCN, attach
+from graphdrop.nn.attach import Handle
+from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Drawn, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+
+IN, HIDDEN, OUT = 5, 6, 3
+X = normal(TOWN.num_nodes, IN, seed=1)
+# add_remaining_self_loops makes one of parallel self-loops, which TOWN has not
+EDGES, WEIGHTS = TOWN.edge_index, TOWN.edge_weight
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
+
+SAMPLERS = {
+    "connections": GraphDropConnect(BetaBernoulliRate(), blocks=2),
+    "per feature": GraphDropConnect(LearnedRate(0.6), blocks=None, first_blocks=None),
+    "symmetric": GraphDropConnect(LearnedRate(0.6), blocks=3, symmetric=True, self_loops=False),
+    "edges": DropEdge(BetaBernoulliRate()),
+    "nodes": DropNode(LearnedRate(0.6), rescale=True),
+    "features": DropOut(LearnedRate(0.6)),
+}
+samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS.keys())
+
+
+class ByHand(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(IN, HIDDEN), GCNConv(HIDDEN, HIDDEN)
+        self.third = GCNConv(HIDDEN, OUT)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        for layer in (self.first, self.second):
+            x = layer(x, edge_index, edge_weight).relu()
+        out: Tensor = self.third(x, edge_index, edge_weight)
+        return out
+
+
+def twins(sampler: Sampler, **options: object) -> tuple[GCN, Handle]:
+    """Two models with the same weights, rates and seeds."""
+    own, by_hand = GCN(IN, HIDDEN, OUT, 3, sampler, seed=5), ByHand()
+    handle = attach(by_hand, sampler, seed=5, **options)
+    for layer, masked in zip(own.layers, handle.layers.values(), strict=True):
+        with torch.no_grad():
+            nn.init.normal_(layer.bias)
+            masked.layer.lin.weight.copy_(layer.weight.T)
+            masked.layer.bias.copy_(layer.bias.sum(0))
+        masked.sampler.load_state_dict(layer.sampler.state_dict())
+    return own, handle
+
+
+def rates(own: GCN) -> list[nn.Parameter]:
+    return [p for layer in own.layers for p in layer.sampler.parameters()]
+
+
+@samplers
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+def test_each_training_step_draws_the_same(sampler, weights):
+    own, handle = twins(sampler)
+    for _ in range(3):
+        ours, theirs = (model(X, EDGES, weights) for model in (own, handle.model))
+        torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-5)
+        for model_loss, parameters in ((ours, rates(own)), (theirs, list(handle.parameters()))):
+            for parameter in parameters:
+                parameter.grad = None
+            model_loss.square().sum().backward()
+        for one, other in zip(rates(own), handle.parameters(), strict=True):
+            torch.testing.assert_close(other.grad, one.grad, rtol=1e-3, atol=1e-4)
+            assert other.grad != 0.0
+    own.eval(), handle.model.eval()
+    torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(handle.kl(), own.kl())
+
+
+@samplers
+def test_arm_gives_the_same_gradients(sampler):
+    own, handle = twins(sampler, estimator=ARM())
+    own.temperature = None
+    draw = own.next_draw()
+
+    def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
+        tape: list[Drawn] = []
+        out = own(X, EDGES, draw=replace(draw, antithetic=antithetic, tape=tape))
+        return cross_entropy(out, LABELS), tape
+
+    ARM().loss(run).backward()
+    handle.backward(lambda: cross_entropy(handle.model(X, EDGES), LABELS))
+    for one, other in zip(rates(own), handle.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one.grad, rtol=1e-3, atol=1e-5)
+    own_weight = own.layers[1].weight.grad
+    torch.testing.assert_close(handle.model.second.lin.weight.grad.T, own_weight)
+
+
+def test_fixed_rates_draw_hard_masks_and_learn_nothing():
+    own, handle = twins(DropEdge(FixedRate(0.5)))
+    assert list(handle.parameters()) == []
+    assert handle.kl() == 0.0
+    torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphdrop.nn import GCN
 from graphdrop.samplers import Draw
@@ -92,7 +92,7 @@ def _entropy(probabilities: Tensor) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    model: GCN,
+    model: nn.Module,
     data: Data,
     samples: int = 20,
     seed: int = 0,
@@ -104,8 +104,9 @@ def predict(
     """Sample the network ``samples`` times on a graph, the training one or another.
 
     Args:
-        model: a network with a sampler.
-        data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``.
+        model: a ``GCN``, or any PyG model that ``attach`` was called on.
+        data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``; of an attached
+            model, whatever its ``forward`` takes, under the same names.
         samples: number of Monte Carlo samples; 0 gives one pass with masks in expectation.
         seed: the same seed gives the same answer.
         temperature: relaxed masks at this temperature; ``None`` draws hard ones.
@@ -115,6 +116,11 @@ def predict(
     if samples < 0:
         raise ValueError(f"samples must not be negative; got {samples}")
     draws = _draws(samples, seed, temperature)
+    if not isinstance(model, GCN):
+        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
+
+        outputs = Handle(model).samples(data, draws)
+        return _summed_up(outputs if rows is None else (out[rows] for out in outputs), intervals)
     was_training = model.training
     model.eval()
     try:

@@ -174,7 +174,7 @@ class MaskedLayer(nn.Module):
         if self._masked == before:
             raise RuntimeError(
                 f"{self.layer} passed no messages that a mask could act on: attach cannot sample "
-                "it; remove the layer, or attach only to the others"
+                "it; leave it out of the model, or attach to a part of the model without it"
             )
         return out
 

@@ -76,6 +76,8 @@ class Written:
                 )
                 self.centred[name] += ((values.double() + 0.5) / 2**16 - 0.5).sum()
             written = materialise(graph, mask, features)[places]
+            if masked.sampler.rescale:
+                written = written / torch.sigmoid(mask.keep_logit)
             self.dropped += int((written < 0.5).sum())
             return sent * written.view(sent.shape)
 

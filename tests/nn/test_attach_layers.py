@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import conv
@@ -10,10 +11,20 @@ from torch_geometric.nn.conv import MessagePassing
 from contracts.attach_contract import EDGES, IN, OUT, AttachContract, Written, X
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
+from graphdrop import attach
 from graphdrop.nn.attach import Handle
-from graphdrop.samplers import Draw
+from graphdrop.rates import BetaBernoulliRate, LearnedRate
+from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 WEIGHTS = TOWN.edge_weight
+SAMPLERS = {
+    "symmetric": GraphDropConnect(LearnedRate(0.6), blocks=None, first_blocks=None, symmetric=True),
+    "loops kept": GraphDropConnect(LearnedRate(0.3), first_blocks=3, self_loops=False),
+    "edges": DropEdge(BetaBernoulliRate()),
+    "nodes": DropNode(LearnedRate(0.6)),
+    "features": DropOut(LearnedRate(0.6), rescale=False),
+    "rescaled": DropOut(LearnedRate(0.6)),
+}
 
 
 class OnInputs(AttachContract):
@@ -162,3 +173,20 @@ class TestSGConvDecomposed(AttachContract):
     def call(self, layer: Any) -> Tensor:
         out: Tensor = layer(X, EDGES, WEIGHTS)
         return out
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS.keys())
+@pytest.mark.parametrize("kind", [TestSAGEConv, TestGATConv, TestAPPNP], ids=lambda k: k.__name__)
+def test_messages_share_draws_as_the_sampler_says(kind: type, sampler: Sampler) -> None:
+    case = kind()
+    handle = attach(case.layer(), sampler)
+    for step in range(3):
+        draw = Draw(1, step, temperature=0.67)
+        wanted, _ = case.written(handle, draw)
+        found = case.sampled(handle, draw)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        slopes = [
+            torch.autograd.grad(out, list(handle.parameters()), normal(*out.shape, seed=2))
+            for out in (found, wanted)
+        ]
+        torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,7 @@ Then add `weight * handle.kl()` to the loss of every step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,9 +19,9 @@ from torch_geometric.nn.conv import MessagePassing
 
 from graphdrop.estimators import Concrete, Estimator
 from graphdrop.nn.attach.edges import EdgeCache
-from graphdrop.nn.attach.layer import NAME, MaskedLayer, check_sampler
+from graphdrop.nn.attach.layer import NAME, MaskedLayer
 from graphdrop.nn.attach.state import buffers_kept, call, predicting, seeded
-from graphdrop.samplers import Draw, Drawn, Sampler
+from graphdrop.samplers import Draw, Drawn, GraphDropConnect, Sampler
 
 
 def attach(
@@ -49,7 +49,7 @@ def attach(
             BatchNorm does in training, instead of the running ones.
         seed: of the masks; by default what `torch.manual_seed` was given.
     """
-    check_sampler(sampler)
+    _check_sampler(sampler)
     if any(isinstance(module, MaskedLayer) for module in model.modules()):
         raise ValueError("model has a sampler attached already: call remove() on its handle first")
     layers = [module for module in model.modules() if isinstance(module, MessagePassing)]
@@ -143,9 +143,15 @@ class Handle:
 
         The model's own DropOut draws from it too: the same draw gives the same output.
         """
+        with self._drawing([draw] * len(self.layers)):
+            yield
+
+    @contextmanager
+    def _drawing(self, draws: Sequence[Draw | None]) -> Iterator[None]:
+        """The same with a draw for each layer; they differ in their tapes."""
         with ExitStack() as stack:
-            stack.enter_context(seeded(draw))
-            for masked in self.layers.values():
+            stack.enter_context(seeded(draws[0]))
+            for masked, draw in zip(self.layers.values(), draws, strict=True):
                 masked.ask(draw)
                 stack.callback(masked.stop_asking)
             yield
@@ -163,25 +169,30 @@ class Handle:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def loss(self, closure: Callable[[], Tensor]) -> tuple[Tensor, list[Drawn]]:
-        """What `backward` differentiates, and the masks of its first pass.
+    def loss(self, closure: Callable[[], Tensor]) -> tuple[Tensor, list[list[Drawn]]]:
+        """What `backward` differentiates, and what each layer drew in the first pass.
 
         Further passes draw the model's own DropOut as the first, and leave no trace in buffers.
         """
-        draw, tapes = self.next_draw(), list[list[Drawn]]()
+        draw, passes = self.next_draw(), list[list[list[Drawn]]]()
 
         def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            tapes.append([])
-            own = replace(draw, antithetic=antithetic, tape=tapes[-1])
+            passes.append([[] for _ in self.layers])
+            own = [replace(draw, antithetic=antithetic, tape=tape) for tape in passes[-1]]
             with ExitStack() as stack:
-                if len(tapes) > 1:
+                if len(passes) > 1:
                     stack.enter_context(buffers_kept(self.model))
-                stack.enter_context(self.drawing(own))
-                return closure(), tapes[-1]
+                stack.enter_context(self._drawing(own))
+                loss = closure()
+            return loss, [drawn for tape in passes[-1] for drawn in tape]
 
         estimator = self.estimator
         loss = run(antithetic=False)[0] if estimator is None else estimator.loss(run)
-        return loss, tapes[0]
+        return loss, passes[0]
+
+    def call(self, data: Any) -> Tensor:
+        """The model's output on a PyG `Data`, whose attributes are the arguments of `forward`."""
+        return call(self.model, data)
 
     def samples(self, data: Any, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
         """The outputs on a PyG `Data` of several draws, one by one, in evaluation.
@@ -194,5 +205,24 @@ class Handle:
                 dict.fromkeys(self._first.goes_on, False) if draw is None else self._first.goes_on
             )
             with predicting(self.model, **goes_on), self.drawing(draw):
-                out = call(self.model, data)
+                out = self.call(data)
             yield out
+
+
+def _check_sampler(sampler: Sampler) -> None:
+    """Raise unless the sampler's masks multiply messages."""
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
+            f"got {type(sampler).__name__}"
+        )
+    if sampler.before_normalisation:
+        raise ValueError(
+            "sampler has before_normalisation=True, but an attached layer normalises its edges "
+            "itself, before masks can act: use before_normalisation=False, or graphdrop.GCN"
+        )
+    if isinstance(sampler, GraphDropConnect) and sampler.pairs:
+        raise ValueError(
+            "sampler has pairs=True, a mask for every input and output feature, which needs the "
+            "layer's weights: use blocks=None, a mask per feature, or graphdrop.GCN"
+        )

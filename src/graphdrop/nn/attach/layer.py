@@ -7,52 +7,25 @@ layer work; then `message` multiplies what the layer sends.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import conv
-from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.draws import Mask
 from graphdrop.estimators import Estimator
-from graphdrop.kernels import aggregate
 from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
-from graphdrop.samplers import Draw, GraphDropConnect, Sampler
+from graphdrop.nn.attach.masking import Masking, weighted_features
+from graphdrop.samplers import Draw, Sampler
 
 NAME = "graphdrop"
 """Under which a layer has its `MaskedLayer`, and a state dict its rates."""
 METHODS = ("forward", "propagate", "message")
 CALL_SHIFT = 32
 """A layer that propagates more than once in a pass draws from a stream of its own each time."""
-
-WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
-    conv.GCNConv.message: "edge_weight",
-    conv.GCN2Conv.message: "edge_weight",
-    conv.APPNP.message: "edge_weight",
-    conv.ChebConv.message: "norm",
-    conv.SAGEConv.message: None,
-    conv.GINConv.message: None,
-}
-"""Messages that are features times a weight, by the name of that weight."""
-
-
-class _Masking(NamedTuple):
-    """The mask of one call of `propagate`."""
-
-    edges: Edges
-    mask: Mask | None
-    scale: Tensor | None
-    draw: Draw | None
-
-    def record(self, features: int) -> None:
-        if self.draw is not None and self.mask is not None:
-            self.draw.record(self.mask, self.edges.graph, features)
 
 
 class MaskedLayer(nn.Module):
@@ -68,6 +41,7 @@ class MaskedLayer(nn.Module):
     """
 
     stream: Tensor
+    dropout = None  # it samples nothing beside
 
     def __init__(
         self,
@@ -95,7 +69,8 @@ class MaskedLayer(nn.Module):
         self._draw: Draw | None = None
         self._inside = self._apart = False
         self._calls = self._masked = 0
-        self._masking: _Masking | None = None
+        self._masking: Masking | None = None
+        self._weights: tuple[Any, ...] = ()  # of a GCNConv, while it passes messages
 
     @property
     def layer(self) -> Any:
@@ -181,18 +156,17 @@ class MaskedLayer(nn.Module):
     @contextmanager
     def _weights_last(self) -> Iterator[None]:
         """A GCNConv multiplies by its weights first; masks on its input must come before them."""
-        if not self._takes_weights:
+        layer = self.layer
+        if type(layer).forward is not conv.GCNConv.forward:
             yield
             return
-        vars(self.layer)["lin"] = _unchanged  # hides the child of this name
+        self._weights = (layer.lin,)
+        vars(layer)["lin"] = _unchanged  # hides the child of this name
         try:
             yield
         finally:
-            del vars(self.layer)["lin"]
-
-    @property
-    def _takes_weights(self) -> bool:
-        return type(self.layer).forward is conv.GCNConv.forward and self.layer.lin.bias is None
+            del vars(layer)["lin"]
+            self._weights = ()
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def propagate(self, edge_index: Any, *arguments: Any, **options: Any) -> Tensor:
@@ -200,16 +174,14 @@ class MaskedLayer(nn.Module):
         draw = self._draw if self._inside else self._next_draw()
         number = self.number | self._calls << CALL_SHIFT
         self._calls += 1
-        weights = None
-        if "lin" in vars(self.layer):
-            weights = self.layer._modules["lin"]
-            if self.sampler is None or self.sampler.blocks == 1:  # the weights touch no mask
-                options["x"], weights = weights(options["x"]), None
+        weights = self._weights[0] if self._weights else None
+        if weights is not None and (self.sampler is None or self.sampler.blocks == 1):
+            options["x"], weights = weights(options["x"]), None  # they touch no mask
         both = ends(edge_index, self.layer.flow)
-        out = self._summed(both, draw, number, arguments, options)
+        out = self._summed(both, draw, number, options) if not arguments else None
         if out is None:
-            self._check_values(both)
             self._masking = self._mask(self._cache.get(both, apart=self._apart), draw, number)
+            self._check_values(both)
             before = self._masked
             try:
                 out = self._original("propagate")(edge_index, *arguments, **options)
@@ -230,14 +202,15 @@ class MaskedLayer(nn.Module):
                 f"propagate() of {self.layer} was replaced after attach, by setting explain or "
                 "decomposed_layers: call handle.remove(), set it, and attach again"
             )
-        return self._masked_messages(sent, self._masking)
+        self._masked += 1
+        return self._masking.messages(sent, self.layer)
 
-    # The two ways
+    # Which mask, on which path
 
-    def _mask(self, edges: Edges, draw: Draw | None, number: int) -> _Masking:
+    def _mask(self, edges: Edges, draw: Draw | None, number: int) -> Masking:
         sampler = self.sampler
         if sampler is None or (draw is None and sampler.rescale):
-            return _Masking(edges, None, None, draw)
+            return Masking(edges, None, None, draw)
         mask = sampler.mask(edges.graph, draw, number)
         if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:
             raise ValueError(
@@ -246,75 +219,19 @@ class MaskedLayer(nn.Module):
                 "a rate of that size, or one that all edges share"
             )
         scale = 1.0 / torch.sigmoid(mask.keep_logit) if sampler.rescale else None
-        return _Masking(edges, mask, scale, draw)
+        return Masking(edges, mask, scale, draw)
 
     def _summed(
-        self,
-        both: Ends,
-        draw: Draw | None,
-        number: int,
-        arguments: tuple[Any, ...],
-        options: dict[str, Any],
+        self, both: Ends, draw: Draw | None, number: int, options: dict[str, Any]
     ) -> Tensor | None:
-        """The masked sum or mean of weighted features by the kernel; None where it does not fit."""
-        layer, x = self.layer, options.get("x")
-        kind = type(layer)
-        source, destination = x if isinstance(x, tuple | list) else (x, x)
-        name = WEIGHTED_FEATURES.get(kind.message, "")
-        given = options.get(name) if name else None
-        weight = both.value if given is None else given
-        if (
-            name == ""
-            or arguments
-            or "message" in self._before
-            or "propagate" in self._before
-            or kind.aggregate is not MessagePassing.aggregate
-            or kind.update is not MessagePassing.update
-            or type(layer.aggr_module) not in (SumAggregation, MeanAggregation)
-            or layer.flow != "source_to_target"
-            or any(getattr(layer, hooks) for hooks in _HOOKS)
-            or not isinstance(source, Tensor)
-            or source.dim() != 2
-            or source.dtype != torch.float32
-            or (weight is not None and (weight.requires_grad or weight.dim() != 1))
-        ):
-            return None
-        rows = (options.get("size") or (None, None))[1]
-        if rows is None:
-            rows = len(source if destination is None else destination)
-        edges = self._cache.get(both, (rows, len(source)), apart=self._apart)
-        masking = self._mask(edges, draw, number)
-        masking.record(source.shape[1])
-        self._masked += 1
-        graph = edges.weighted(weight, mean=type(layer.aggr_module) is MeanAggregation)
-        out = aggregate(graph, source, masking.mask)
-        return out if masking.scale is None else out * masking.scale
-
-    def _masked_messages(self, sent: Tensor, masking: _Masking) -> Tensor:
-        if not isinstance(sent, Tensor):
-            raise TypeError(
-                f"message() of {self.layer} returned a {type(sent).__name__}: attach masks tensors"
-            )
-        size = len(masking.edges.order)
-        axis = self.layer.node_dim % sent.dim() if sent.dim() > 1 else 0
-        if sent.shape[axis] != size:
-            raise ValueError(
-                f"message() of {self.layer} returned {sent.shape[axis]} messages along dimension "
-                f"{axis} for {size} edges: attach masks one message per edge"
-            )
-        self._masked += 1
-        features = math.prod(sent.shape[axis + 1 :])
-        masking.record(features)
-        mask = masking.mask
-        if mask is None or not sent.numel():
-            return sent
-        if mask.keep_logit.dim() == 1:
-            mask = replace(mask, keep_logit=mask.keep_logit[masking.edges.place])
-        # several graphs at once on the same edges share their masks
-        several = sent.reshape(-1, size, features)
-        kept = [aggregate(masking.edges.messages, one, mask) for one in several.unbind()]
-        out = torch.stack(kept).view(sent.shape)
-        return out if masking.scale is None else out * masking.scale
+        """The masked sum or mean by the kernel; None where it takes messages."""
+        if not self._before.keys() & METHODS[1:]:
+            terms = weighted_features(self.layer, both, options)
+            if terms is not None:
+                edges = self._cache.get(both, (terms.rows, len(terms.x)), apart=self._apart)
+                self._masked += 1
+                return self._mask(edges, draw, number).summed(terms)
+        return None
 
     def _check_values(self, both: Ends) -> None:
         """PyG's fused path multiplies by the values of a sparse matrix, which messages may not."""
@@ -330,36 +247,6 @@ class MaskedLayer(nn.Module):
     def extra_repr(self) -> str:
         """The number of the layer."""
         return f"number={self.number}"
-
-
-_HOOKS = (
-    "_propagate_forward_pre_hooks",
-    "_propagate_forward_hooks",
-    "_message_forward_pre_hooks",
-    "_message_forward_hooks",
-    "_aggregate_forward_pre_hooks",
-    "_aggregate_forward_hooks",
-)
-"""Whoever registered one wants the layer to work in PyG's own steps."""
-
-
-def check_sampler(sampler: Sampler) -> None:
-    """Raise unless the sampler's masks multiply messages."""
-    if not isinstance(sampler, Sampler):
-        raise TypeError(
-            "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
-            f"got {type(sampler).__name__}"
-        )
-    if sampler.before_normalisation:
-        raise ValueError(
-            "sampler has before_normalisation=True, but an attached layer normalises its edges "
-            "itself, before masks can act: use before_normalisation=False, or graphdrop.GCN"
-        )
-    if isinstance(sampler, GraphDropConnect) and sampler.pairs:
-        raise ValueError(
-            "sampler has pairs=True, a mask for every input and output feature, which needs the "
-            "layer's weights: use blocks=None, a mask per feature, or graphdrop.GCN"
-        )
 
 
 def _bound(layer: MessagePassing, prefix: str) -> Any:

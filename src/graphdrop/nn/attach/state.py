@@ -36,7 +36,7 @@ def seeded(draw: Draw | None) -> Iterator[None]:
 def buffers_kept(model: nn.Module) -> Iterator[None]:
     """Whatever happens to the model's buffers within it, such as running means, is undone."""
     kept = [
-        (module, name, buffer, buffer.clone(), buffer._version)
+        (module, name, buffer, buffer.clone())
         for module in model.modules()
         for name, buffer in module._buffers.items()
         if buffer is not None
@@ -45,9 +45,9 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for module, name, buffer, value, version in kept:
-                if buffer._version != version:
-                    buffer.copy_(value)
+            for module, name, buffer, value in kept:
+                if not torch.equal(buffer, value):
+                    buffer.data.copy_(value)  # unseen by autograd, as the change itself was
                 module._buffers[name] = buffer
 
 

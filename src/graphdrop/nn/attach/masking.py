@@ -1,0 +1,123 @@
+"""The two ways in which a mask meets a layer: in one masked sum, or on its messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import conv
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.nn.conv import MessagePassing
+
+from graphdrop.draws import Mask
+from graphdrop.kernels import aggregate
+from graphdrop.nn.attach.edges import Edges, Ends
+from graphdrop.samplers import Draw
+
+WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
+    conv.GCNConv.message: "edge_weight",
+    conv.GCN2Conv.message: "edge_weight",
+    conv.APPNP.message: "edge_weight",
+    conv.ChebConv.message: "norm",
+    conv.SAGEConv.message: None,
+    conv.GINConv.message: None,
+}
+"""Messages that are features times a weight, by the name of that weight."""
+HOOKS = (
+    "_propagate_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+)
+"""Whoever registered one wants the layer to work in PyG's own steps."""
+
+
+class Terms(NamedTuple):
+    """What a layer sums or averages over each neighbourhood: features times weights."""
+
+    x: Tensor
+    weight: Tensor | None
+    rows: int
+    """Number of destinations."""
+    mean: bool
+
+
+def weighted_features(layer: Any, both: Ends, options: dict[str, Any]) -> Terms | None:
+    """The terms of a call of `propagate`, or None where messages are more than that."""
+    kind, x = type(layer), options.get("x")
+    source, destination = x if isinstance(x, tuple | list) else (x, x)
+    if kind.message not in WEIGHTED_FEATURES:
+        return None
+    name = WEIGHTED_FEATURES[kind.message]
+    given = None if name is None else options.get(name)
+    weight = both.value if given is None else given
+    if (
+        kind.aggregate is not MessagePassing.aggregate
+        or kind.update is not MessagePassing.update
+        or type(layer.aggr_module) not in (SumAggregation, MeanAggregation)
+        or layer.flow != "source_to_target"
+        or any(getattr(layer, hooks) for hooks in HOOKS)
+        or not isinstance(source, Tensor)
+        or source.dim() != 2
+        or source.dtype != torch.float32
+        or (weight is not None and (weight.requires_grad or weight.dim() != 1))
+    ):
+        return None
+    rows = (options.get("size") or (None, None))[1]
+    if rows is None:
+        rows = len(source if destination is None else destination)
+    return Terms(source, weight, rows, type(layer.aggr_module) is MeanAggregation)
+
+
+class Masking(NamedTuple):
+    """The mask of one call of `propagate`; without one, everything is kept."""
+
+    edges: Edges
+    mask: Mask | None
+    scale: Tensor | None
+    """What kept messages are multiplied by."""
+    draw: Draw | None
+
+    def summed(self, terms: Terms) -> Tensor:
+        """The masked sum or mean, `[rows, features]`, without a message ever being made."""
+        self._record(terms.x.shape[1])
+        graph = self.edges.weighted(terms.weight, mean=terms.mean)
+        return self._scaled(aggregate(graph, terms.x, self.mask))
+
+    def messages(self, sent: Tensor, layer: Any) -> Tensor:
+        """Messages times their masks; what follows the dimension of edges counts as features."""
+        if not isinstance(sent, Tensor):
+            raise TypeError(
+                f"message() of {layer} returned a {type(sent).__name__}: attach masks tensors"
+            )
+        size = len(self.edges.order)
+        axis = layer.node_dim % sent.dim() if sent.dim() > 1 else 0
+        if sent.shape[axis] != size:
+            raise ValueError(
+                f"message() of {layer} returned {sent.shape[axis]} messages along dimension "
+                f"{axis} for {size} edges: attach masks one message per edge"
+            )
+        features = math.prod(sent.shape[axis + 1 :])
+        self._record(features)
+        mask = self.mask
+        if mask is None or not sent.numel():
+            return sent
+        if mask.keep_logit.dim() == 1:
+            mask = replace(mask, keep_logit=mask.keep_logit[self.edges.place])
+        # several graphs at once on the same edges share their masks
+        several = sent.reshape(-1, size, features)
+        kept = [aggregate(self.edges.messages, one, mask) for one in several.unbind()]
+        return self._scaled(torch.stack(kept).view(sent.shape))
+
+    def _record(self, features: int) -> None:
+        if self.draw is not None and self.mask is not None:
+            self.draw.record(self.mask, self.edges.graph, features)
+
+    def _scaled(self, out: Tensor) -> Tensor:
+        return out if self.scale is None else out * self.scale

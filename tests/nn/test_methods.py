@@ -9,7 +9,7 @@ from graphdrop.config import Method, ModelSettings, settle
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
@@ -29,6 +29,7 @@ MEANING = {
     "GCN-BBGDC-ARM": (GraphDropConnect, BetaBernoulliRate, ARM),
     "GCN-BBDE-LOCAL": (DropEdge, BetaBernoulliRate, Concrete),
     "GCN-BBGDC-LOCAL": (GraphDropConnect, BetaBernoulliRate, Concrete),
+    "GCN-BBGDC-AMORTISED": (GraphDropConnect, AmortisedRate, Concrete),
 }
 
 
@@ -87,6 +88,15 @@ def test_a_local_method_has_a_rate_for_every_edge_of_every_layer(method):
     rates = [layer.sampler.rate for layer in build(method).layers]
     assert [rate.entries for rate in rates] == [torch.Size((12,))] * 3  # 8 edges, 4 self-loops
     assert len({id(rate) for rate in rates}) == 3
+
+
+def test_an_amortised_method_reads_its_rates_off_the_edges_of_any_graph():
+    network = build("GCN-BBGDC-AMORTISED", prior_alpha=0.5, prior_beta=2.0)
+    rates = [layer.sampler.rate for layer in network.layers]
+    assert {(rate.prior_alpha, rate.prior_beta) for rate in rates} == {(0.5, 2.0)}
+    for edges in (EDGES, EDGES[:, :4]):  # and 4 self-loops
+        network(torch.rand(4, 5), edges)
+        assert [len(rate.mean()) for rate in rates] == [edges.shape[1] + 4] * 3
 
 
 def test_a_rate_is_not_shared_between_layers():
@@ -175,7 +185,8 @@ def test_an_unknown_name_gets_the_list_of_names():
     assert all(method in str(raised.value) for method in METHODS)
 
 
-def test_a_rate_per_edge_refuses_what_it_cannot_train_with():
+@pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])
+def test_a_rate_per_edge_refuses_what_it_cannot_train_with(method):
     with pytest.raises(ValueError, match=r"model\.mask is \"before\" and model\.norm \"sym\""):
-        build("GCN-BBDE-LOCAL", mask="before", norm="sym")
-    build("GCN-BBDE-LOCAL", mask="before", norm="row")
+        build(method, mask="before", norm="sym")
+    build(method, mask="before", norm="row")

@@ -5,7 +5,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+
+
+def observing() -> AmortisedRate:
+    rate = AmortisedRate(2, hidden=3)
+    rate.observe(torch.linspace(-1.0, 1.0, 10).view(5, 2))
+    return rate
+
 
 MAKERS = {
     "fixed": lambda start: FixedRate(0.3 + start),
@@ -13,6 +20,7 @@ MAKERS = {
     "learned, local": lambda start: LearnedRate(0.3 + start, entropy_weight=0.5, entries=5),
     "beta": lambda _: BetaBernoulliRate(prior_beta=1.5),
     "beta, local": lambda _: BetaBernoulliRate(entries=5),
+    "beta, amortised": lambda _: observing(),
 }
 every_rate = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 

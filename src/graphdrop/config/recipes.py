@@ -41,6 +41,8 @@ class Method(StrEnum):
     """GCN-BBDE with a rate of its own for every edge of every layer."""
     GCN_BBGDC_LOCAL = "GCN-BBGDC-LOCAL"
     """GCN-BBGDC with a rate of its own for every edge of every layer."""
+    GCN_BBGDC_AMORTISED = "GCN-BBGDC-AMORTISED"
+    """GCN-BBGDC with a rate for every edge that a network per layer computes from the edge."""
 
 
 STANDARD: Settings = {
@@ -90,6 +92,7 @@ BY_METHOD: Mapping[Method, Settings] = {
     Method.GCN_BBGDC_ARM: merged(PAPER, HARD),
     Method.GCN_BBDE_LOCAL: merged(PAPER, LOCAL),
     Method.GCN_BBGDC_LOCAL: merged(PAPER, LOCAL),
+    Method.GCN_BBGDC_AMORTISED: merged(PAPER, LOCAL),
 }
 
 PAPER_BY_DATASET: Mapping[str, Settings] = {

@@ -15,8 +15,8 @@ import torch
 from graphdrop.config import Method, ModelSettings
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.nn.models import GCN
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
-from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect, Sampler
+from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.samplers import EDGE_FEATURES, DropEdge, DropNode, GraphDropConnect, Sampler
 
 
 def _fixed(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
@@ -33,6 +33,10 @@ def _beta_bernoulli(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG00
 
 def _beta_bernoulli_per_edge(settings: ModelSettings, edges: int) -> Rate:
     return BetaBernoulliRate(settings.prior_alpha, settings.prior_beta, entries=edges)
+
+
+def _amortised(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
+    return AmortisedRate(EDGE_FEATURES, settings.prior_alpha, settings.prior_beta)
 
 
 def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
@@ -70,7 +74,7 @@ class Parts:
     @property
     def local(self) -> bool:
         """Whether every edge has a rate of its own."""
-        return self.rate is _beta_bernoulli_per_edge
+        return self.rate in (_beta_bernoulli_per_edge, _amortised)
 
 
 # DropOut is in every network, at the rate `dropout`: GCN-DO is a GCN whose recipe sets that rate.
@@ -88,6 +92,7 @@ METHODS: Mapping[Method, Parts] = {
     Method.GCN_BBGDC_ARM: Parts(_connections, _beta_bernoulli, "arm"),
     Method.GCN_BBDE_LOCAL: Parts(_edges, _beta_bernoulli_per_edge, "concrete"),
     Method.GCN_BBGDC_LOCAL: Parts(_connections, _beta_bernoulli_per_edge, "concrete"),
+    Method.GCN_BBGDC_AMORTISED: Parts(_connections, _amortised, "concrete"),
 }
 
 ESTIMATORS: Mapping[str, Callable[[float], Estimator]] = {

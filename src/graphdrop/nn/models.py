@@ -14,7 +14,7 @@ from graphdrop.nn.cache import TensorCache
 from graphdrop.nn.conv import GCNLayer, Init
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.rates import FixedRate
-from graphdrop.samplers import Draw, DropOut, Sampler
+from graphdrop.samplers import Draw, DropOut, Sampler, describe_edges
 
 
 class GCN(nn.Module):
@@ -154,6 +154,7 @@ class GCN(nn.Module):
         features = self._features(x)
         graph = self._graph(edge_index, edge_weight, features.shape[0])
         parts, inputs = self._receptive_field(graph, features, rows)
+        self._show_edges(graph, features)
         _check_rates(self.layers, graph)
         steps = list(zip(self.layers, parts, strict=True))
         drawn = [
@@ -210,6 +211,20 @@ class GCN(nn.Module):
             build, edge_index, weight, extra=("graph", nodes, self.norm)
         )
         return graph
+
+    def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures) -> None:
+        """Describe the edges to the samplers whose rates are computed from them."""
+        samplers = [layer.sampler for layer in self.layers if isinstance(layer.sampler, Sampler)]
+        if not any(sampler.reads_edges for sampler in samplers):
+            return
+        edges = self._prepared.get(
+            lambda: describe_edges(graph, x.matrix if isinstance(x, SparseFeatures) else x),
+            graph,
+            x,
+            extra="edges",
+        )
+        for sampler in samplers:
+            sampler.observe(edges)
 
     def _receptive_field(
         self, graph: Graph, x: Tensor | SparseFeatures, rows: Tensor | None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, uniforms
 from graphdrop.graph import Graph
-from graphdrop.rates import Rate
+from graphdrop.rates import AmortisedRate, Rate
 from graphdrop.samplers.draw import Draw
 
 
@@ -70,6 +70,16 @@ class Sampler(nn.Module):
         self.self_loops = self_loops
         self.before_normalisation = before_normalisation
         self.rescale = rescale
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether the rate is computed from edges, which ``observe`` must give it first."""
+        return isinstance(self.rate, AmortisedRate)
+
+    def observe(self, edges: Tensor) -> None:
+        """Draw for these edges from now on: ``describe_edges`` of a whole graph."""
+        if isinstance(self.rate, AmortisedRate):
+            self.rate.observe(edges)
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
         """The mask of one layer in one pass; without a draw, its expectation."""

@@ -1,0 +1,75 @@
+"""A keep probability for every edge, computed from what is known of the edge."""
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.rates.beta_bernoulli import BetaBernoulli
+
+
+class AmortisedRate(BetaBernoulli):
+    """A beta-Bernoulli rate per edge whose posterior a small network reads off the edge.
+
+        (a_e, b_e) = softplus(W2 tanh(W1 x_e + c1) + c2),    q(pi_e) = Kumaraswamy(a_e, b_e)
+
+    The parameters are those of the network, however many edges there are: edges that the labels
+    never reach learn from those that they do reach, and a graph that was never seen has rates too.
+    It starts with nearly the same posterior for all edges, that of a fresh `BetaBernoulliRate`.
+
+    The rate holds the edges that `observe` was last given; a sampler does that before it draws.
+
+    Args:
+        features: How many numbers describe an edge.
+        prior_alpha: First parameter of the beta prior, above 0.
+        prior_beta: Second parameter of the beta prior, above 0.
+        hidden: Width of the network.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        prior_alpha: float = 0.8,
+        prior_beta: float = 1.0,
+        hidden: int = 16,
+    ) -> None:
+        super().__init__(prior_alpha, prior_beta)
+        for name, value in (("features", features), ("hidden", hidden)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it takes a whole number of at least 1.")
+        self.inner = nn.Linear(features, hidden)
+        self.outer = nn.Linear(hidden, 2)
+        self.entries = torch.Size((0,))
+        self._edges: Tensor | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start where a fresh `BetaBernoulliRate` does, with little difference between edges."""
+        self.inner.reset_parameters()
+        nn.init.normal_(self.outer.weight, std=0.01)
+        nn.init.uniform_(self.outer.bias[:1], 1.0, 1.5)
+        nn.init.uniform_(self.outer.bias[1:], 0.49, 0.51)
+
+    def observe(self, edges: Tensor) -> None:
+        """Be the rates of these edges from now on, described by `edges [E, features]`."""
+        wanted = self.inner.in_features
+        if edges.dim() != 2 or edges.shape[1] != wanted:
+            raise ValueError(
+                f"edges has shape {tuple(edges.shape)}; it takes (edges, {wanted}), a row for every"
+                f" edge. For {edges.shape[-1]} numbers an edge make AmortisedRate(...) anew."
+            )
+        self._edges = edges
+        self.entries = edges.shape[:1]
+
+    def posterior(self) -> tuple[Tensor, Tensor]:
+        """`a` and `b` of the edges that were observed, `[E]` each."""
+        if self._edges is None:
+            raise ValueError(
+                "this AmortisedRate has no edges to compute rates from: call a graphdrop.GCN that"
+                " has it on a graph, or give them by observe(describe_edges(graph, x))"
+            )
+        hidden = torch.tanh(self.inner(self._edges.to(self.inner.weight)))
+        a, b = nn.functional.softplus(self.outer(hidden)).unbind(1)
+        return a, b
+
+    def extra_repr(self) -> str:
+        """The prior; the network shows itself."""
+        return f"prior_alpha={self.prior_alpha:g}, prior_beta={self.prior_beta:g}"

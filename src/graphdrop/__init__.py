@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphdrop.nn.attach import attach
     from graphdrop.predict import Predictive, predict
     from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-    from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
+    from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
     from graphdrop.train import Trainer, load, save
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "GraphDropConnect",
     "LearnedRate",
     "Predictive",
+    "RandomWalk",
     "Trainer",
     "__version__",
     "aggregate",
@@ -60,7 +61,7 @@ _ROOMS = {
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
     "predict": ["Predictive", "predict"],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
-    "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect"],
+    "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["Trainer", "load", "save"],
 }
 _HOME = {name: f"graphdrop.{room}" for room, names in _ROOMS.items() for name in names}

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, logsigmoid
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.rates import Rate
-from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk, Sampler
 
 NODES, WIDTH = 3, 2
 # 0 and 1 point at each other, the other two edges go one way
@@ -43,6 +43,8 @@ class Sharing:
     """Of (layer, destination, source, feature); None for a connection that is always kept."""
     before_normalisation: bool = False
     rescale: bool = False
+    walk: bool = False
+    """Whether a node of which the first layer kept no edge reads nothing in the second."""
 
 
 def _unless_loop(draw: Name) -> Name:
@@ -68,6 +70,7 @@ SHARINGS = {
     "DropOut": Sharing(lambda rate: DropOut(rate, rescale=False), lambda _layer, _v, u, i: (u, i)),
     "rescaled DropOut": Sharing(DropOut, lambda _layer, _v, u, i: (u, i), rescale=True),
     "node sampling": Sharing(DropNode, lambda _layer, _v, u, _i: u),
+    "random walk": Sharing(RandomWalk, lambda _layer, v, u, _i: (v, u), walk=True),
 }
 
 
@@ -122,10 +125,13 @@ class Toy:
         every = torch.tensor(list(itertools.product((0.0, 1.0), repeat=sum(sizes)))).double()
         masks = list(torch.split(every, sizes, 1))
         hidden = X.double().expand(len(every), NODES, WIDTH)
+        reached = torch.ones(len(every), NODES, 1, dtype=torch.float64)
         for layer, (mask, keep) in enumerate(zip(masks, keeps, strict=True)):
             weight, bias = (p.detach().double() for p in (self._layer(layer)))
             matrix = self._matrix(layer, mask)  # [masks, features, v, u]
             summed = torch.einsum("mivu,mui->mvi", matrix, hidden)
+            if self.sharing.walk:
+                summed, reached = reached * summed, (matrix[:, :1] > 0).any(-1).mT.double()
             if self.sharing.rescale:
                 summed = summed / keep
             hidden = summed @ weight + bias.sum(0)

@@ -26,7 +26,7 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
     "DisARM": DisARM,
     "REINFORCE": REINFORCE,
 }
-SHARINGS = ("asymmetric", "symmetric", "DropEdge", "DropOut", "node sampling")
+SHARINGS = ("asymmetric", "symmetric", "DropEdge", "DropOut", "node sampling", "random walk")
 
 many_copies = cache(lambda: copies(COPIES))
 

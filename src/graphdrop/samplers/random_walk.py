@@ -1,0 +1,128 @@
+"""``RandomWalk``: edges of a walk, which goes on only from where it has arrived."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Self
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from graphdrop.draws import Kind, Mask
+from graphdrop.graph import Graph, Normalisation
+from graphdrop.kernels import aggregate, materialise
+from graphdrop.rates import Rate
+from graphdrop.samplers.base import Sampler
+from graphdrop.samplers.draw import Draw
+
+NODES = 512
+"""Nodes of the midpoint rule over a rate that is itself random."""
+
+
+class RandomWalk(Sampler):
+    r"""Sample connected neighbourhoods, as GraphSAGE does: the paper's autoregressive masks.
+
+    .. math::
+        z^{(l)}_{vu} = B^{(l)}_{vu} \, r^{(l)}_v, \qquad
+        r^{(l)}_v = 1\Big[ \sum_u z^{(l-1)}_{vu} > 0 \Big], \qquad r^{(1)}_v = 1
+
+    with independent :math:`B^{(l)}_{vu} \sim \mathrm{Bernoulli}(\pi_l)`, self-loops included: a
+    node of which a layer has kept no edge reads nothing in the layers after it.
+
+    A mask is that of the ``B``; ``reached`` has the ``r``, which multiply whole rows of the masked
+    sum. The loss is thus a function of independent draws, and every estimator of their gradients
+    holds as it is. Relaxed masks, which are never 0, reach a node to the degree
+    :math:`r^{(l)}_v = r^{(l-1)}_v (1 - \prod_u (1 - \tilde B^{(l-1)}_{vu}))`, equal to the above
+    where they are 0 or 1.
+
+    Args:
+        rate: the keep probability, one per layer, fixed or learned.
+    """
+
+    def __init__(self, rate: Rate) -> None:
+        super().__init__(rate)
+        if rate.entries:
+            raise ValueError(
+                "rate has an entry for every edge; RandomWalk takes one rate per layer: make it "
+                "without entries, or use DropEdge or GraphDropConnect"
+            )
+        # in a tuple, or it would be a child of its successor
+        self._previous: tuple[RandomWalk, ...] = ()
+        self._latest: tuple[RandomWalk, ...] = ()
+
+    def for_first_layer(self) -> Self:
+        """A copy with which a walk begins."""
+        self._latest = ()
+        first = copy.deepcopy(self)
+        self._latest = (first,)
+        return first
+
+    def for_later_layer(self) -> Self:
+        """A copy that goes on from the one made last."""
+        previous, self._latest = self._latest, ()
+        later = super().for_later_layer()
+        later._previous = previous
+        self._latest = (later,)
+        return later
+
+    def reached(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor | None:
+        """How far the walk has reached each row before this layer, ``[num_dst, 1]``.
+
+        In a hard pass 0 or 1; without a draw the probability of it. ``None`` in the first layer,
+        where every node is. A row of a part has all its edges, so a part needs nothing else.
+        """
+        reached = None
+        earlier, number = self._previous, layer - 1
+        while earlier:
+            (sampler,) = earlier
+            kept = sampler._some_edge(graph, draw, number)
+            reached = kept if reached is None else reached * kept
+            earlier, number = sampler._previous, number - 1
+        return reached
+
+    def _some_edge(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor:
+        """Whether this layer's draws keep an edge of each row, ``[num_dst, 1]``."""
+        if draw is None:
+            return self._chance_of_some_edge(graph.degree).to(graph.value.dtype)[:, None]
+        mask = self.mask(graph, draw, layer)
+        if mask.kind is Kind.HARD:
+            return _kept_edges(graph, mask).clamp(max=1.0)
+        return _relaxed_or(graph, mask)
+
+    def _chance_of_some_edge(self, degree: Tensor) -> Tensor:
+        """``1 - E[(1 - pi)^degree]``, the edges of a row having one random ``pi`` in common."""
+        u = (torch.arange(NODES, dtype=torch.float64, device=degree.device) + 0.5) / NODES
+        keep = self.rate.sample(u).double().reshape(-1)
+        # one power for each degree that occurs, not for each node
+        occurs = torch.bincount(degree) > 0
+        number = occurs.nonzero()
+        chance = torch.zeros(len(occurs), dtype=torch.float64, device=degree.device)
+        chance[number[:, 0]] = 1.0 - ((1.0 - keep) ** number).mean(1)
+        return chance[degree]
+
+
+def _kept_edges(graph: Graph, mask: Mask) -> Tensor:
+    """How many edges of each row a hard mask keeps."""
+    return aggregate(_plain(graph), graph.value.new_ones(graph.num_src, 1), mask)
+
+
+def _relaxed_or(graph: Graph, mask: Mask) -> Tensor:
+    """``1 - prod (1 - z)`` over the edges of each row, with a gradient for the keep logit."""
+    # in float64, and short of 1, where the logarithm and its gradient are finite
+    z = materialise(graph, mask, 1, dtype=torch.float64).clamp(max=1.0 - 2.0**-48)
+    none = z.new_zeros(graph.num_dst, 1)
+    none = none.index_add(0, graph.edge_dst.long(), torch.log1p(-z))
+    return -torch.expm1(none).to(graph.value.dtype)
+
+
+_plains: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()
+
+
+def _plain(graph: Graph) -> Graph:
+    """The same edges, each of weight 1."""
+    if graph not in _plains:
+        one = torch.ones_like(graph.value)
+        _plains[graph] = replace(graph, value=one, t_value=one, normalisation=Normalisation.NONE)
+    return _plains[graph]

@@ -1,12 +1,15 @@
 """A keep probability for every edge, computed from what is known of the edge."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from graphdrop.rates.beta_bernoulli import BetaBernoulli
+from graphdrop.rates import kumaraswamy
+from graphdrop.rates.base import Rate
 
 
-class AmortisedRate(BetaBernoulli):
+class AmortisedRate(Rate):
     """A beta-Bernoulli rate per edge whose posterior a small network reads off the edge.
 
         (a_e, b_e) = softplus(W2 tanh(W1 x_e + c1) + c2),    q(pi_e) = Kumaraswamy(a_e, b_e)
@@ -31,10 +34,14 @@ class AmortisedRate(BetaBernoulli):
         prior_beta: float = 1.0,
         hidden: int = 16,
     ) -> None:
-        super().__init__(prior_alpha, prior_beta)
+        super().__init__()
+        for name, value in (("prior_alpha", prior_alpha), ("prior_beta", prior_beta)):
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}; it takes a finite number above 0.")
         for name, value in (("features", features), ("hidden", hidden)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; it takes a whole number of at least 1.")
+        self.prior_alpha, self.prior_beta = float(prior_alpha), float(prior_beta)
         self.inner = nn.Linear(features, hidden)
         self.outer = nn.Linear(hidden, 2)
         self.entries = torch.Size((0,))
@@ -69,6 +76,35 @@ class AmortisedRate(BetaBernoulli):
         hidden = torch.tanh(self.inner(self._edges.to(self.inner.weight)))
         a, b = nn.functional.softplus(self.outer(hidden)).unbind(1)
         return a, b
+
+    @property
+    def num_uniforms(self) -> int:
+        """One per edge."""
+        return self.entries.numel()
+
+    def logit(self, u: Tensor | None = None) -> Tensor:
+        """The logit of `(1 - u^(1/b))^(1/a)` for uniforms `u [E]`, worked out in float64."""
+        a, b = self.posterior()
+        if u is None or not u.is_floating_point() or u.shape[-1:] != self.entries:
+            got = "None" if u is None else f"{u.dtype} of shape {tuple(u.shape)}"
+            raise ValueError(
+                f"u is {got}; it takes floating-point uniforms in (0, 1), shape (..., {len(a)})."
+                " For the rates without a draw call mean()."
+            )
+        limits = torch.finfo(u.dtype)  # rounding may have made a uniform 0 or 1
+        log_u = u.clamp(limits.tiny, 1 - limits.eps / 2).double().log()
+        return kumaraswamy.logit(log_u, a.double(), b.double()).to(a.dtype)
+
+    def mean(self) -> Tensor:
+        """`E[pi] = b B(1 + 1/a, b)` of every edge, `[E]`."""
+        a, b = self.posterior()
+        return kumaraswamy.mean(a.double(), b.double()).to(a.dtype)
+
+    def kl(self) -> Tensor:
+        """`KL(q || prior)`, summed over edges."""
+        a, b = self.posterior()
+        kl = kumaraswamy.kl_to_beta(a.double(), b.double(), self.prior_alpha, self.prior_beta)
+        return kl.sum().to(a.dtype)
 
     def extra_repr(self) -> str:
         """The prior; the network shows itself."""

@@ -14,8 +14,8 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, REINFORCE, attach, predict
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
+from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
 
 IN, OUT = 5, 3
 DATA = Data(x=normal(TOWN.num_nodes, IN, seed=1), edge_index=TOWN.edge_index)
@@ -284,6 +284,8 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
         (lambda: attach(stock(), two_blocks(), 0.67), "estimator must be one"),
         (lambda: attach(stock(), DropEdge(FixedRate(0.5), before_normalisation=True)), "itself"),
         (lambda: attach(stock(), GraphDropConnect(FixedRate(0.5), pairs=True)), "pairs=True"),
+        (lambda: attach(stock(), RandomWalk(FixedRate(0.5))), "RandomWalk"),
+        (lambda: attach(stock(), DropEdge(AmortisedRate(22))), "AmortisedRate"),
         (lambda: Handle(stock()), "has no sampler attached"),
         (lambda: predict(stock(), DATA), "has no sampler attached"),
         (

@@ -21,7 +21,7 @@ from graphdrop.estimators import Concrete, Estimator
 from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import NAME, MaskedLayer
 from graphdrop.nn.attach.state import buffers_kept, call, predicting, seeded
-from graphdrop.samplers import Draw, Drawn, GraphDropConnect, Sampler
+from graphdrop.samplers import Draw, Drawn, GraphDropConnect, RandomWalk, Sampler
 
 
 def attach(
@@ -220,6 +220,12 @@ def _check_sampler(sampler: Sampler) -> None:
         raise ValueError(
             "sampler has before_normalisation=True, but an attached layer normalises its edges "
             "itself, before masks can act: use before_normalisation=False, or graphdrop.GCN"
+        )
+    if isinstance(sampler, RandomWalk) or sampler.reads_edges:
+        kind = type(sampler if isinstance(sampler, RandomWalk) else sampler.rate).__name__
+        raise ValueError(
+            f"sampler is or has a {kind}, which needs to know the layers before it or the features "
+            "of nodes; an attached layer knows its messages alone: use graphdrop.GCN"
         )
     if isinstance(sampler, GraphDropConnect) and sampler.pairs:
         raise ValueError(

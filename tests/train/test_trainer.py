@@ -10,7 +10,7 @@ import torch
 
 from graphdrop import metrics
 from graphdrop.config import Method, differences, read, settle
-from graphdrop.data import Dataset
+from graphdrop.data import Dataset, load_dataset
 from graphdrop.nn import GCN
 from graphdrop.predict import predict
 from graphdrop.train import DivergedError, Trainer, archive, checkpoint, load
@@ -115,6 +115,18 @@ def test_the_number_of_threads_does_not_change_a_bit(tiny, settings_of, with_thr
     one, two, three = (with_threads(count, lambda: fit(config, tiny)) for count in (1, 2, 3))
     assert same_bits(one, two)
     assert same_bits(one, three)
+
+
+@pytest.mark.parametrize("method", ["GCN-BBGDC", "GCN-BBGDC-LOCAL"])
+def test_nor_does_it_on_a_graph_as_large_as_cora(settings_of, with_threads, method):
+    config = settings_of(
+        data={"dataset": "synthetic"},
+        model={"method": method, "layers": 3, "hidden": 128},
+        train={"epochs": 2, "evaluate_every": 2, "samples": 2},
+    )
+    dataset = load_dataset("synthetic")
+    one, two = (with_threads(count, lambda: fit(config, dataset)) for count in (1, 2))
+    assert same_bits(one, two)
 
 
 def with_other_test_labels(dataset: Dataset) -> Dataset:

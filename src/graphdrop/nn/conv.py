@@ -15,13 +15,12 @@ from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, uniforms
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
 from graphdrop.nn.features import SparseFeatures, drop_dense
-from graphdrop.samplers import Draw, DropOut, GraphDropConnect, Sampler
+from graphdrop.samplers import Draw, DropOut, GraphDropConnect, RandomWalk, Sampler
 
 MULTIPLY_COST = 0.6
 """A multiplication in a dense product, in units of one float summed by ``aggregate``."""
-NARROW = 32
-"""A dense product with fewer columns is made as that of the transposes, which takes BLAS half the
-time or less where many rows meet few columns."""
+COLUMNS = 16
+"""Dense products are made with a multiple of so many columns: BLAS takes longer for 7 of them."""
 LEAST_WIDTH = 64
 """Where an edge has several blocks, one of fewer features than this costs as much."""
 PAIR_BYTES = 1 << 30
@@ -144,6 +143,8 @@ class GCNLayer(nn.Module):
         elif self.sampler is not None and mask is not None:
             if self.sampler.rescale:
                 mask, scale = _rescaled(mask)
+            if isinstance(self.sampler, RandomWalk):
+                scale = self.sampler.reached(graph, draw, layer)
             if draw is not None and mask is not None:
                 draw.record(mask, graph, self._drawn_features())
         bias = None if self.bias is None else self.bias.sum(0)
@@ -246,10 +247,12 @@ def _product(x: Tensor | SparseFeatures, weight: Tensor, bias: Tensor | None = N
     """``X W + c``; the bias is for a dense ``X``."""
     if isinstance(x, SparseFeatures):
         return x.matmul(weight)
-    if weight.shape[1] < NARROW:
-        left, right = weight.t().contiguous(), x.t()
-        return (left @ right if bias is None else torch.addmm(bias[:, None], left, right)).t()
-    return x @ weight if bias is None else torch.addmm(bias, x, weight)
+    columns = weight.shape[1]
+    if columns < 2 * COLUMNS and (missing := -columns % COLUMNS):
+        weight = nn.functional.pad(weight, (0, missing))
+        bias = None if bias is None else nn.functional.pad(bias, (0, missing))
+    out = x @ weight if bias is None else torch.addmm(bias, x, weight)
+    return out[:, :columns]
 
 
 def _masks(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.rates.base import Rate
+from graphdrop.rates.ordered import ordered_sum
 
 
 class LearnedRate(Rate):
@@ -58,7 +59,7 @@ class LearnedRate(Rate):
         # H is even in the logit; written for the rarer side it cancels nothing.
         rarer = -self.keep_logit.abs()
         entropy = nn.functional.softplus(rarer) - rarer * rarer.sigmoid()
-        return -self.entropy_weight * entropy.sum()
+        return -self.entropy_weight * ordered_sum(entropy.flatten())
 
     def extra_repr(self) -> str:
         """Where training starts, and the weight of the entropy."""

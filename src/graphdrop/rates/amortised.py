@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphdrop.rates import kumaraswamy
 from graphdrop.rates.base import Rate
+from graphdrop.rates.ordered import ordered_sum
 
 
 class AmortisedRate(Rate):
@@ -104,7 +105,7 @@ class AmortisedRate(Rate):
         """`KL(q || prior)`, summed over edges."""
         a, b = self.posterior()
         kl = kumaraswamy.kl_to_beta(a.double(), b.double(), self.prior_alpha, self.prior_beta)
-        return kl.sum().to(a.dtype)
+        return ordered_sum(kl).to(a.dtype)
 
     def extra_repr(self) -> str:
         """The prior; the network shows itself."""

@@ -35,7 +35,11 @@ class Init(StrEnum):
     GLOROT = "glorot"
     """Weights uniform after Glorot, biases zero, as in PyG."""
     PAPER = "paper"
-    """Weights normal with variance 1 / out, a bias for every block uniform in ±1 / sqrt(out)."""
+    """Weights normal with variance 1 / out, a bias for every block uniform in ±1 / sqrt(out).
+
+    Adam moves a sum of biases as many times faster as there are: with a mask per feature the
+    network would soon predict a constant, so there it has one bias.
+    """
 
 
 class Order(StrEnum):
@@ -92,7 +96,7 @@ class GCNLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(in_features, out_features))
         blocks = 1
         if self.init is Init.PAPER and sampler is not None and sampler.sharing is Sharing.EDGE:
-            blocks = sampler.blocks or in_features
+            blocks = sampler.blocks or 1
         self.bias = nn.Parameter(torch.empty(blocks, out_features)) if bias else None
         self.reset_parameters()
 

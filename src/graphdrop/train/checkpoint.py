@@ -16,6 +16,8 @@ from graphdrop.train.provenance import versions
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
 DAMAGED = "damaged.safetensors"
+STATE = "state"
+"""The kind of a file that has the state of an attached model."""
 
 Contents = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -75,10 +77,12 @@ def save(model: nn.Module, path: str | Path, **header: Any) -> None:
 
 
 def write_model(
-    path: Path, blueprint: Blueprint, state: Mapping[str, Tensor], header: Mapping[str, Any]
+    path: Path, blueprint: Blueprint | None, state: Mapping[str, Tensor], header: Mapping[str, Any]
 ) -> None:
-    """`save`, for a state that is not the network's present one."""
-    about = {"kind": "model", "blueprint": blueprint.as_json(), "versions": versions()}
+    """`save`, for a state that is not the network's present one, or of a model of the user's."""
+    about = {"kind": STATE, "versions": versions()}
+    if blueprint is not None:
+        about |= {"kind": "model", "blueprint": blueprint.as_json()}
     archive.write(path, state, {**header, **about})
 
 
@@ -98,6 +102,11 @@ def load_with_header(path: str | Path) -> tuple[NamedGCN, dict[str, Any]]:
             "that has got as far as its first evaluation"
         )
     tensors, header = archive.read(path)
+    if header.get("kind") == STATE:
+        raise ValueError(
+            f"{path} is the state of a model of your own, which only you can build: build it, call "
+            "attach, and give model.load_state_dict(safetensors.torch.load_file(path))"
+        )
     if header.get("kind") != "model":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
     model = Blueprint.from_json(header["blueprint"]).build()

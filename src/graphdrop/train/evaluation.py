@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphdrop.config import Config
 from graphdrop.metrics import calibration_error, nll, pavpu
-from graphdrop.nn import GCN
 from graphdrop.predict import Predictive, predict
+from graphdrop.rates.ordered import ordered_sum
 from graphdrop.train.objective import layers_of
 
 
@@ -31,7 +31,7 @@ class Scores:
 
 
 def predictive(
-    model: GCN,
+    model: nn.Module,
     data: Data,
     config: Config,
     *,
@@ -54,7 +54,7 @@ def predictive(
 
 
 @contextmanager
-def _keeping_everything(model: GCN, wanted: bool) -> Iterator[None]:
+def _keeping_everything(model: nn.Module, wanted: bool) -> Iterator[None]:
     """Within it, no layer samples anything."""
     layers = layers_of(model) if wanted else []
     parts = [(layer, layer.sampler, layer.dropout) for layer in layers]
@@ -68,12 +68,11 @@ def _keeping_everything(model: GCN, wanted: bool) -> Iterator[None]:
 
 
 @torch.no_grad()
-def drop_rates(model: GCN) -> list[float | None]:
+def drop_rates(model: nn.Module) -> list[float | None]:
     """The expected drop rate of each layer, or None: of its sampler, else of its DropOut."""
     samplers = [layer.sampler or layer.dropout for layer in layers_of(model)]
-    return [
-        None if sampler is None else 1.0 - float(sampler.rate.mean().mean()) for sampler in samplers
-    ]
+    keeps = [None if sampler is None else sampler.rate.mean().flatten() for sampler in samplers]
+    return [None if keep is None else 1.0 - float(ordered_sum(keep) / len(keep)) for keep in keeps]
 
 
 def decided(prediction: Predictive, config: Config) -> Tensor:

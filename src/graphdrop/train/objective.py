@@ -3,25 +3,32 @@ r"""What training minimises, term by term.
     mean NLL on labelled nodes + warmup(epoch) * kl_weight * sum_l KL_l + l2 * sum_l c_l ||M_l||^2
 
 `M_l` has the weights and biases of layer `l`; `c_l` comes from the keep probability `pi_l` that the
-pass has drawn, so the gradient of the last term reaches the rate as well.
+pass has drawn, so the gradient of the last term reaches the rate as well. What an attached model
+has outside its layers counts with `c = 1`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn import GCN, GCNLayer
+from graphdrop.rates.ordered import ordered_sum
 from graphdrop.samplers import Drawn
 
+if TYPE_CHECKING:
+    from graphdrop.nn.attach.layer import MaskedLayer
+
+    Layer = GCNLayer | MaskedLayer
+
+Tape = Sequence[Drawn] | Sequence[Sequence[Drawn]]
+"""What a pass has drawn, or what each of its layers has."""
 TERMS = ("nll", "kl", "l2")
 """The names of the terms, as they are logged; the loss is their sum."""
-
-SERIAL = 8192
-"""So many numbers torch adds up in one thread."""
 
 
 class Objective:
@@ -33,9 +40,11 @@ class Objective:
         labelled: number of labelled training nodes.
     """
 
-    def __init__(self, settings: ObjectiveSettings, model: GCN, labelled: int) -> None:
+    def __init__(self, settings: ObjectiveSettings, model: nn.Module, labelled: int) -> None:
         self.settings = settings
         self.layers = layers_of(model)
+        inside = {id(p) for layer in self.layers for p in _owner(layer).parameters()}
+        self.outside = [p for p in model.parameters() if id(p) not in inside]
         elbo = settings.kl_weight == "elbo"
         self.kl_weight = 1.0 / labelled if elbo else float(settings.kl_weight)
         nothing = all(layer.sampler is None and layer.dropout is None for layer in self.layers)
@@ -45,7 +54,7 @@ class Objective:
                 'be 0: set it to "one", or objective.l2 = 0'
             )
 
-    def __call__(self, nll: Tensor, tape: Sequence[Drawn], epoch: int) -> dict[str, Tensor]:
+    def __call__(self, nll: Tensor, tape: Tape, epoch: int) -> dict[str, Tensor]:
         """The terms of one pass by name, weighted: their sum is the loss. Epochs count from 0."""
         weight = self.warmup(epoch) * self.kl_weight
         return {"nll": nll, "kl": weight * self.kl(), "l2": self.settings.l2 * self.l2(tape)}
@@ -64,16 +73,22 @@ class Objective:
                 total = total + rate.kl() / entries
         return total
 
-    def l2(self, tape: Sequence[Drawn]) -> Tensor:
+    def l2(self, tape: Tape) -> Tensor:
         """`sum_l c_l ||M_l||^2` for the keep probabilities that a pass noted down."""
         total = torch.zeros(())
         keep_logits = sampled_logits(self.layers, tape)
         count = 1 if self.settings.l2_layers == "first" else len(self.layers)
         for layer, logit in list(zip(self.layers, keep_logits, strict=True))[:count]:
-            squares = _sum_of_squares(layer.weight)
-            if self.settings.l2_biases and layer.bias is not None:
-                squares = squares + _sum_of_squares(layer.bias)
-            total = total + self._factor(logit) * squares
+            total = total + self._factor(logit) * self._squares(*_weights_and_biases(layer))
+        if self.outside and self.settings.l2_layers == "all":
+            total = total + self._squares(*_by_dimension(self.outside))
+        return total
+
+    def _squares(self, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+        counted = [*weights, *biases] if self.settings.l2_biases else weights
+        total = torch.zeros(())
+        for matrix in counted:
+            total = total + _sum_of_squares(matrix)
         return total
 
     def _factor(self, keep_logit: Tensor | None) -> Tensor | float:
@@ -84,30 +99,52 @@ class Objective:
         return ordered_sum(factor) / len(factor)  # a rate per edge: the mean over edges
 
 
-def layers_of(model: GCN) -> list[GCNLayer]:
-    """The layers of a network, by their own type."""
-    return [layer for layer in model.layers if isinstance(layer, GCNLayer)]
+def layers_of(model: nn.Module) -> list[Layer]:
+    """The layers of a network, or those of any model that have a sampler attached."""
+    if isinstance(model, GCN):
+        return [layer for layer in model.layers if isinstance(layer, GCNLayer)]
+    from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
+
+    return list(Handle(model).layers.values())
 
 
-def sampled_logits(layers: Sequence[GCNLayer], tape: Sequence[Drawn]) -> list[Tensor | None]:
-    """The keep logit that each layer drew: its sampler's, or where it has none its DropOut's."""
-    entries = iter(tape)
-    logits = []
+def sampled_logits(layers: Sequence[Layer], tape: Tape) -> list[Tensor | None]:
+    """The keep logit that each layer drew: its sampler's, or where it has none its DropOut's.
+
+    The tape of an attached model has a list for each layer, which may draw several times.
+    """
+    entries: Any = iter(tape)
+    logits: list[Tensor | None] = []
     for layer in layers:
-        drawn = [next(entries) for part in (layer.dropout, layer.sampler) if part is not None]
-        logits.append(drawn[-1].mask.keep_logit if drawn else None)
+        if not isinstance(layer, GCNLayer):
+            drawn = [each.keep_logit.flatten() for each in next(entries)]
+            logits.append(torch.cat(drawn) if drawn else None)
+            continue
+        parts = [next(entries) for part in (layer.dropout, layer.sampler) if part is not None]
+        logits.append(parts[-1].keep_logit if parts else None)
     return logits
 
 
+def _owner(layer: Layer) -> nn.Module:
+    """The module that has the layer's weights."""
+    owner: nn.Module = layer if isinstance(layer, GCNLayer) else layer.layer
+    return owner
+
+
+def _weights_and_biases(layer: Layer) -> tuple[list[Tensor], list[Tensor]]:
+    """The matrices of a layer; those of a rate are none."""
+    if isinstance(layer, GCNLayer):
+        return [layer.weight], [] if layer.bias is None else [layer.bias]
+    rates = {id(p) for p in layer.parameters()}
+    return _by_dimension(p for p in _owner(layer).parameters() if id(p) not in rates)
+
+
+def _by_dimension(parameters: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights, and biases, which have one dimension."""
+    parameters = list(parameters)
+    return [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
+
+
 def _sum_of_squares(matrix: Tensor) -> Tensor:
-    return ordered_sum(matrix.square().sum(1))
-
-
-def ordered_sum(values: Tensor) -> Tensor:
-    """The sum of `values [n]`, added up in an order that the number of threads does not change.
-
-    Torch divides a long sum between threads, but not a short one, nor the sum of one row of many.
-    """
-    while len(values) > SERIAL:
-        values = torch.stack([part.sum() for part in torch.split(values, SERIAL)])
-    return values.sum()
+    rows = matrix if matrix.dim() > 1 else matrix.reshape(1, -1)
+    return ordered_sum(rows.square().flatten(1).sum(1))

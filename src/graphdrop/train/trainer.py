@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import get_total_norm
 
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.data import Dataset
-from graphdrop.nn.methods import Blueprint, estimator, find
+from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find
 from graphdrop.samplers import Drawn
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
 from graphdrop.train.evaluation import Scores
@@ -36,6 +36,9 @@ from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
 from graphdrop.train.selection import Selection
+
+if TYPE_CHECKING:
+    from graphdrop.nn.attach import Handle
 
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
@@ -76,6 +79,8 @@ class Trainer:
             memory.
         resume: go on with the run in the folder, if there is one.
         progress: how the run is shown; by default a bar on a terminal.
+        model: a model of your own with a sampler attached, to be trained in place of the one that
+            `config.model` describes, with the estimator that `attach` was given.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class Trainer:
         *,
         resume: bool = False,
         progress: Progress | None = None,
+        model: nn.Module | None = None,
     ) -> None:
         dataset = dataset or inputs.load_for(config.data)
         inputs.check_name(dataset, config.data)
@@ -102,12 +108,12 @@ class Trainer:
                 raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
         self.labels = self.data.y[self.rows["train"]]
 
-        local = find(config.model.method).local
-        edges = dataset.graph.num_edges if local else 0
-        sizes = int(self.data.x.shape[1]), dataset.num_classes, edges
-        self.model = Blueprint(config.model, *sizes).build(config.seed)
-        self.estimator = estimator(config.model, config.train.estimator)
-        self.model.temperature = self.estimator.temperature if self.estimator else None
+        self.attached: Handle | None = None
+        self.model: Any  # a NamedGCN, or the caller's own
+        if model is None:
+            self.model = self._built()
+        else:
+            self._take(model)
         self.objective = Objective(config.objective, self.model, len(self.labels))
         rate = config.train.learning_rate
         self.optimiser = torch.optim.Adam(self.model.parameters(), rate, fused=True)
@@ -124,6 +130,28 @@ class Trainer:
             self.folder = folder.claim(run_folder, config, resume=resume)
             if resume:
                 self._restore(self.folder)
+
+    def _built(self) -> NamedGCN:
+        """The network that the settings describe."""
+        settings = self.config.model
+        edges = self.dataset.graph.num_edges if find(settings.method).local else 0
+        sizes = int(self.data.x.shape[1]), self.dataset.num_classes, edges
+        model = Blueprint(settings, *sizes).build(self.config.seed)
+        self.estimator = estimator(settings, self.config.train.estimator)
+        model.temperature = self.estimator.temperature if self.estimator else None
+        return model
+
+    def _take(self, model: nn.Module) -> None:
+        """Train a model that has a sampler attached."""
+        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
+
+        if (asked := self.config.train.estimator) != "method":
+            raise ValueError(
+                f'train.estimator is "{asked}", but an attached model has its own: leave it '
+                'at "method", and give attach(model, sampler, estimator=...)'
+            )
+        self.model, self.attached = model, Handle(model)
+        self.estimator = None  # the handle's, whose state is the model's
 
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""
@@ -158,23 +186,9 @@ class Trainer:
     def _step(self) -> dict[str, float]:
         """One step of Adam; the terms of its loss by name."""
         self.model.train()
-        draw = self.model.next_draw()
-        tapes: list[list[Drawn]] = []
-
-        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            tapes.append([])
-            logits = self.model(
-                self.data.x,
-                self.data.edge_index,
-                self.data.get("edge_weight"),
-                rows=self.rows["train"],
-                draw=replace(draw, antithetic=antithetic, tape=tapes[-1]),
-            )
-            return cross_entropy(logits, self.labels), tapes[-1]
-
         with self._working():
-            nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
-            terms = self.objective(nll, tapes[0], self.epoch)
+            nll, tape = self._attached_pass() if self.attached else self._pass()
+            terms = self.objective(nll, tape, self.epoch)
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
@@ -188,6 +202,33 @@ class Trainer:
             raise self._diverged("the gradient overflows", "lower train.learning_rate")
         self.optimiser.step()
         return {"loss": float(loss.detach()), **values}
+
+    def _pass(self) -> tuple[Tensor, list[Drawn]]:
+        """The negative log-likelihood of the training nodes, and what the first pass drew."""
+        model, tapes = self.model, list[list[Drawn]]()
+        draw = model.next_draw()
+
+        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
+            tapes.append([])
+            logits = model(
+                self.data.x,
+                self.data.edge_index,
+                self.data.get("edge_weight"),
+                rows=self.rows["train"],
+                draw=replace(draw, antithetic=antithetic, tape=tapes[-1]),
+            )
+            return cross_entropy(logits, self.labels), tapes[-1]
+
+        nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
+        return nll, tapes[0]
+
+    def _attached_pass(self) -> tuple[Tensor, list[list[Drawn]]]:
+        """The same of an attached model, and what each of its layers drew."""
+        handle = self.attached
+        assert handle is not None  # noqa: S101
+        return handle.loss(
+            lambda: cross_entropy(handle.call(self.data)[self.rows["train"]], self.labels)
+        )
 
     def _evaluate(self) -> dict[str, Any]:
         """Score the present state on the validation nodes, and keep it if it is the best."""
@@ -248,9 +289,8 @@ class Trainer:
         about = self._provenance()
         if self.best:
             selected = {"epoch": self.selection.epoch, **about}
-            checkpoint.write_model(
-                path / checkpoint.BEST, self.model.blueprint, self.best, selected
-            )
+            blueprint = getattr(self.model, "blueprint", None)
+            checkpoint.write_model(path / checkpoint.BEST, blueprint, self.best, selected)
         states = {
             "model": state,
             "best": self.best,

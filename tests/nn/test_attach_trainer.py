@@ -1,0 +1,148 @@
+"""`Trainer` runs a model of one's own that has a sampler attached."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import APPNP, GCN, GCNConv, Linear
+
+from graphdrop import ARM, GraphDropConnect, LearnedRate, Trainer, attach, load, load_dataset
+from graphdrop.config import Config, ObjectiveSettings, settle
+from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.estimators import Estimator
+from graphdrop.rates import BetaBernoulliRate
+from graphdrop.samplers import DropEdge
+from graphdrop.train import Objective
+from graphdrop.train.progress import Silent
+
+FEATURES, CLASSES = 30, 3
+TINY = load_dataset(
+    synthetic_graph(80, CLASSES, num_features=FEATURES, words_per_node=6.0).data,
+    split="random-fractions",
+)
+
+
+def settings(**changes: dict[str, Any]) -> Config:
+    small: dict[str, Any] = {
+        "data": {"dataset": "data"},
+        "model": {"hidden": 8, "norm": "sym", "init": "glorot"},
+        "train": {"epochs": 6, "evaluate_every": 2, "samples": 2},
+        "predict": {"samples": 3},
+    }
+    return settle({key: small.get(key, {}) | changes.get(key, {}) for key in {**small, **changes}})
+
+
+class ByHand(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(FEATURES, 8), GCNConv(8, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return out
+
+
+def stock(estimator: Estimator | None = None) -> nn.Module:
+    torch.manual_seed(0)
+    model = GCN(FEATURES, 8, 2, CLASSES, dropout=0.5, norm="batch_norm")
+    attach(model, GraphDropConnect(LearnedRate(0.6), blocks=2), estimator, seed=1)
+    return model
+
+
+def trainer(model: nn.Module, folder: Path | None = None, **options: Any) -> Trainer:
+    changes = options.pop("changes", {})
+    progress = options.pop("progress", Silent())
+    return Trainer(settings(**changes), TINY, folder, model=model, progress=progress, **options)
+
+
+@pytest.mark.parametrize("method", ["GCN-BBGDC", "GCN-BBGDC-ARM"])
+def test_a_gcn_built_by_hand_trains_as_our_own_does(method):
+    config = settings(model={"method": method, "hidden": 8, "norm": "sym", "init": "glorot"})
+    own = Trainer(config, TINY, progress=Silent())
+    by_hand = ByHand()
+    estimator = ARM() if method.endswith("ARM") else None
+    sampler = GraphDropConnect(BetaBernoulliRate(), blocks=2)
+    handle = attach(by_hand, sampler, estimator, seed=config.seed)
+    for layer, masked in zip(own.model.layers, handle.layers.values(), strict=True):
+        with torch.no_grad():
+            masked.layer.lin.weight.copy_(layer.weight.T)
+        masked.sampler.load_state_dict(layer.sampler.state_dict())
+    theirs = Trainer(config, TINY, model=by_hand, progress=Silent())
+    one, other = own.fit(), theirs.fit()
+    assert other.selected_epoch == one.selected_epoch
+    assert other.test.accuracy == one.test.accuracy
+    assert other.drop_rates == pytest.approx(one.drop_rates, abs=1e-4)
+    torch.testing.assert_close(
+        by_hand.second.lin.weight.T, own.model.layers[1].weight, rtol=1e-3, atol=1e-4
+    )
+
+
+class Interrupting(Silent):
+    def update(self, line: Any, selection: Any) -> None:
+        if line["epoch"] == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("estimator", [None, ARM()], ids=["concrete", "ARM"])
+def test_a_run_that_was_interrupted_ends_with_the_same_bits(tmp_path, estimator):
+    often = {"train": {"checkpoint_seconds": 0.0}}
+    whole, parted = stock(estimator), stock(copy.deepcopy(estimator))
+    trainer(whole, tmp_path / "whole", changes=often).fit()
+    with pytest.raises(KeyboardInterrupt):
+        trainer(parted, tmp_path / "parted", changes=often, progress=Interrupting()).fit()
+    torch.manual_seed(99)  # the model's own DropOut does not depend on it
+    again = stock(estimator)
+    for parameter in again.parameters():
+        nn.init.zeros_(parameter)
+    trainer(again, tmp_path / "parted", changes=often, resume=True).fit()
+    for name, value in whole.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+
+
+def test_the_selected_state_is_a_file_for_the_model_it_came_from(tmp_path):
+    model = stock()
+    trainer(model, tmp_path / "run").fit()
+    fresh = stock()
+    fresh.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "best.safetensors"))
+    for name, value in model.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value), name
+    with pytest.raises(ValueError, match="state of a model of your own"):
+        load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("masks", ["relaxed", "hard", "expected", "off"])
+def test_prediction_is_as_the_settings_say(masks):
+    result = trainer(stock(), changes={"predict": {"masks": masks}}).fit()
+    assert len(result.drop_rates) == 2
+    assert 0.0 <= result.test.accuracy <= 1.0
+
+
+def test_an_estimator_in_the_settings_is_refused():
+    with pytest.raises(ValueError, match="an attached model has its own"):
+        trainer(stock(), changes={"train": {"estimator": "arm"}})
+
+
+def test_weights_outside_the_layers_count_whole_and_those_inside_by_what_was_drawn():
+    class Personalised(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin, self.conv, self.hops = Linear(4, 4), GCNConv(4, 2), APPNP(K=2, alpha=0.1)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out: Tensor = self.hops(self.conv(self.lin(x), edge_index), edge_index)
+            return out
+
+    model = Personalised()
+    handle = attach(model, DropEdge(BetaBernoulliRate()))
+    x, edges = torch.rand(3, 4), torch.tensor([[0, 1], [1, 2]])
+    _, tape = handle.loss(lambda: model(x, edges).square().mean())
+    assert [len(drawn) for drawn in tape] == [1, 2]
+    keep = tape[0][0].keep_logit.sigmoid()
+    kept = Objective(ObjectiveSettings(l2=1.0, l2_factor="keep"), model, 1).l2(tape)
+    outside = model.lin.weight.square().sum() + model.lin.bias.square().sum()
+    inside = model.conv.lin.weight.square().sum() + model.conv.bias.square().sum()
+    torch.testing.assert_close(kept, outside + keep * inside)

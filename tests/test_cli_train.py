@@ -168,6 +168,9 @@ def test_another_kind_of_file_is_refused_before_any_work(run, tmp_path):
     code, _, error = run("predict", tmp_path / "absent", "-o", tmp_path / "predictions.txt")
     assert code == 2
     assert "give a name that ends in .csv or .parquet" in error
+    code, _, error = run("predict", tmp_path / "absent", "-o", tmp_path / "no" / "where.csv")
+    assert code == 2
+    assert f"{tmp_path / 'no'} is no folder: make it first" in error
 
 
 def test_an_existing_folder_is_refused_and_left_as_it_is(run, trained, graph):

@@ -16,7 +16,7 @@ LINE = {
     "drop_rates": [0.421, None],
 }
 SELECTION = Selection(epoch=10, accuracy=0.75, nll=0.8)
-NOTE = "validation 0.710, best 0.750 after 10, drop 0.42 none"
+NOTE = "validation 0.710 (best 0.750), drop 0.42 none"
 
 
 def shown(terminal: bool, kind: type[Progress] = Progress) -> str:
@@ -36,6 +36,17 @@ def test_a_terminal_shows_epochs_figures_and_drop_rates():
     assert "20/100" in text
     assert NOTE in text
     assert "something happened" in text
+
+
+def test_no_number_is_cut_in_a_terminal_of_80_columns():
+    deep = LINE | {"epoch": 1990, "drop_rates": [0.45, 0.46, 0.46, 0.45]}
+    stream = io.StringIO()
+    bar = Progress(Console(file=stream, force_terminal=True, width=80, color_system=None))
+    bar.start(2000, 0)
+    bar.update(deep, SELECTION)
+    bar.stop()
+    assert " 1990/2000 " in stream.getvalue()
+    assert "validation 0.710 (best 0.750), drop 0.45 0.46 0.46 0.45" in stream.getvalue()
 
 
 def test_elsewhere_it_is_quiet_at_first():

@@ -147,7 +147,7 @@ def _outputs(
 
 
 def _summed_up(outputs: Iterator[Tensor], intervals: bool) -> Predictive:
-    first = next(outputs).t()
+    first = next(outputs).t().contiguous()
     summary = _Summary(first, intervals)
     for several in _batched(outputs, max(1, FOLDED_NUMBERS // max(1, first.numel()))):
         summary.add(torch.stack([logits.t() for logits in several]))

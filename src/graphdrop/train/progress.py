@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 from graphdrop.train.selection import Selection
 
@@ -30,9 +31,18 @@ class Progress:
         """Begin to show a run of so many epochs, some of which may be done."""
         self._epochs, self._printed = epochs, time.monotonic()
         if self._console.is_terminal:
-            columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
-            note = TextColumn("{task.description}", markup=False)
-            self._bar = Bar(*columns, note, console=self._console, transient=True)
+            # In a narrow terminal the bar gives way first, then the end of the note.
+            bar = BarColumn(None, table_column=Column(ratio=1))
+            figures = [
+                MofNCompleteColumn(table_column=Column(min_width=2 * len(str(epochs)) + 1)),
+                TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
+            ]
+            note = TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis"),
+            )
+            self._bar = Bar(bar, *figures, note, console=self._console, transient=True, expand=True)
             self._bar.start()
             self._bar.add_task("", total=epochs, completed=done)
 
@@ -72,8 +82,7 @@ def describe(line: Mapping[str, Any], selection: Selection) -> str:
     """The latest evaluation in a few words."""
     now = line["validation"]["accuracy"]
     return (
-        f"validation {now:.3f}, best {selection.accuracy:.3f} after {selection.epoch}, "
-        f"drop {in_words(line['drop_rates'])}"
+        f"validation {now:.3f} (best {selection.accuracy:.3f}), drop {in_words(line['drop_rates'])}"
     )
 
 

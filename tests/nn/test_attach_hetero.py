@@ -12,8 +12,8 @@ from contracts.attach_contract import Written, two_blocks
 from contracts.masked_sums import normal
 from graphdrop import ARM, attach, predict
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import FixedRate
-from graphdrop.samplers import Draw, DropEdge
+from graphdrop.rates import BetaBernoulliRate, FixedRate
+from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
 
 IN, OUT = 4, 4
 TYPES = (
@@ -69,6 +69,14 @@ def test_every_relation_is_masked_with_draws_of_its_own(attention):
     reached = [name for name, slope in zip(handle.layers, slopes, strict=True) if slope is not None]
     assert len(reached) == 5  # what papers send to authors last, nobody reads
     assert all(slope is None or bool(slope != 0.0) for slope in slopes)
+
+
+def test_the_relations_of_the_first_layer_have_the_blocks_of_a_first_layer():
+    for model in (transformed(attention=False), HeteroConv({k: SAGEConv(IN, OUT) for k in EDGES})):
+        handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=4, first_blocks=2))
+        blocks = [masked.sampler.blocks for masked in handle.layers.values()]
+        assert blocks == [2, 2, 2, 4, 4, 4][: len(handle.layers)]
+        assert len(set(handle.drop_rates().values())) == len(handle.layers)
 
 
 def test_arm_reaches_the_rate_of_every_relation_that_is_read():

@@ -52,7 +52,7 @@ def attach(
     _check_sampler(sampler)
     if any(isinstance(module, MaskedLayer) for module in model.modules()):
         raise ValueError("model has a sampler attached already: call remove() on its handle first")
-    layers = [module for module in model.modules() if isinstance(module, MessagePassing)]
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
     if not layers:
         raise ValueError(
             f"model must have MessagePassing layers of PyG; {type(model).__name__} has none"
@@ -64,8 +64,14 @@ def attach(
     temperature = None if estimator is None else estimator.temperature
     seed = torch.initial_seed() if seed is None else seed
     cache = EdgeCache()
-    for number, layer in enumerate(layers):
-        own = sampler.for_later_layer() if number else sampler.for_first_layer()
+    first = _level(next(iter(layers)))
+    for number, (name, layer) in enumerate(layers.items()):
+        if _level(name) == first:
+            own = sampler.for_first_layer()
+            if number:  # a layer of another relation
+                own.rate.reset_parameters()
+        else:
+            own = sampler.for_later_layer()
         device = next((p.device for p in layer.parameters()), None)
         masked = MaskedLayer(
             layer, own, number=number, temperature=temperature, seed=seed, cache=cache
@@ -207,6 +213,12 @@ class Handle:
             with predicting(self.model, **goes_on), self.drawing(draw):
                 out = self.call(data)
             yield out
+
+
+def _level(name: str) -> str:
+    """A name that the layers of all relations share: PyG calls each like `author__writes__paper`."""
+    parent, _, key = name.rpartition(".")
+    return parent if "__" in key else name
 
 
 def _check_sampler(sampler: Sampler) -> None:

@@ -48,7 +48,7 @@ TWINS = (
         "ood aupr": (metrics.OodAUPR, lambda _p, _y, u, _v, o, *_: metrics.ood_aupr(u, o), (2, 4)),
         "gap": (
             metrics.AccuracyGap,
-            lambda p, y, _u, v, o, t: metrics.accuracy_gap(p, y, o, t, predictions=v),
+            lambda p, y, _u, v, o, t, _q: metrics.accuracy_gap(p, y, o, t, predictions=v),
             (0, 1, 4, 5, 3),
         ),
     }
@@ -87,6 +87,16 @@ TWINS = (
         for axis in AXES
     }
     | {
+        "posterior divergence": (
+            metrics.PosteriorDivergence,
+            lambda p, _y, _u, _v, _o, _t, q: metrics.posterior_divergence(p, q),
+            (0, 6),
+        ),
+        "posterior calibration error": (
+            lambda: metrics.PosteriorCalibrationError(bins=6),
+            lambda p, _y, _u, _v, _o, _t, q: metrics.posterior_calibration_error(p, q, bins=6),
+            (0, 6),
+        ),
         "mce": (
             lambda: metrics.CalibrationError(norm="maximum"),
             lambda p, y, *_: metrics.calibration_error(p, y, norm="maximum"),
@@ -106,7 +116,8 @@ def _columns(seed: int, examples: int):
     predictions = torch.randint(4, (examples,), generator=generator)
     outside = torch.rand(examples, generator=generator) < 0.5
     outside[0], outside[-1] = True, False
-    return probabilities, labels, uncertainty, predictions, outside, ~outside
+    posterior = probabilities.roll(1, 0).roll(1, 1)
+    return probabilities, labels, uncertainty, predictions, outside, ~outside, posterior
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import log_loss
+from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.preprocessing import label_binarize
 
 from graphdrop.metrics import brier_score, nll
@@ -29,10 +29,13 @@ def test_nll_is_scikit_learns_log_loss_and_torchs_cross_entropy():
     assert found == pytest.approx(torch.nn.functional.cross_entropy(LOGITS, LABELS).item())
 
 
-def test_brier_is_the_mean_squared_distance_to_the_one_hot_label():
+def test_brier_is_scikit_learns_and_the_mean_squared_distance_to_the_one_hot_label():
     one_hot = label_binarize(LABELS, classes=range(6))
     expected = ((PROBABILITIES.numpy() - one_hot) ** 2).sum(1).mean()
-    assert brier_score(PROBABILITIES, LABELS).item() == pytest.approx(expected, rel=1e-12)
+    found = brier_score(PROBABILITIES, LABELS).item()
+    assert found == pytest.approx(expected, rel=1e-12)
+    theirs = brier_score_loss(LABELS, PROBABILITIES.numpy(), scale_by_half=False)
+    assert found == pytest.approx(theirs, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

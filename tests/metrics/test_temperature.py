@@ -5,6 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
 
 from graphdrop.metrics import apply_temperature, fit_temperature, nll
 
@@ -25,6 +28,32 @@ def test_it_undoes_a_known_distortion(true):
     torch.testing.assert_close(
         apply_temperature(distorted, fitted), logits.softmax(-1), atol=0.02, rtol=0
     )
+
+
+class Passing(ClassifierMixin, BaseEstimator):
+    """A classifier of scikit-learn's kind whose logits are its input."""
+
+    def fit(self, _, labels):
+        self.classes_ = np.unique(labels)
+        return self
+
+    def decision_function(self, logits):
+        return logits
+
+    def predict(self, logits):
+        return self.classes_[logits.argmax(1)]
+
+
+@pytest.mark.parametrize("distortion", [0.5, 3.0])
+def test_it_is_scikit_learns(distortion):
+    logits, labels = _draw(1, 500)
+    given = (distortion * logits).numpy()
+    frozen = FrozenEstimator(Passing().fit(given, labels.numpy()))
+    theirs = CalibratedClassifierCV(frozen, method="temperature", ensemble=False)
+    theirs.fit(given, labels.numpy())
+    inverse = theirs.calibrated_classifiers_[0].calibrators[0].beta_
+    fitted = fit_temperature((distortion * logits).softmax(-1), labels)
+    assert fitted == pytest.approx(1 / inverse, rel=1e-5)
 
 
 @given(seed=st.integers(0, 2**20), scale=st.floats(0.2, 8))

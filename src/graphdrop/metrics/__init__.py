@@ -26,6 +26,12 @@ from graphdrop.metrics.pavpu import (
     pavpu,
     pavpu_curve,
 )
+from graphdrop.metrics.posterior import (
+    PosteriorCalibrationError,
+    PosteriorDivergence,
+    posterior_calibration_error,
+    posterior_divergence,
+)
 from graphdrop.metrics.scoring import NLL, BrierScore, brier_score, nll
 from graphdrop.metrics.selective import (
     AURC,
@@ -67,6 +73,8 @@ __all__ = [
     "PAvPUCurve",
     "PavpuCurveResult",
     "PavpuResult",
+    "PosteriorCalibrationError",
+    "PosteriorDivergence",
     "Reliability",
     "ReliabilityBins",
     "RiskCoverage",
@@ -90,6 +98,8 @@ __all__ = [
     "ood_auroc",
     "pavpu",
     "pavpu_curve",
+    "posterior_calibration_error",
+    "posterior_divergence",
     "predictive_entropy",
     "reliability",
     "risk_coverage_curve",

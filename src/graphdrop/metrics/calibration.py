@@ -57,7 +57,7 @@ def reliability(
         binning: equal width or equal mass.
     """
     binning = choose(Binning, binning, "binning")
-    return _fill(*_top_class(probabilities, labels), _check_bins(bins), binning)
+    return fill(*_top_class(probabilities, labels), check_bins(bins), binning)
 
 
 def calibration_error(
@@ -74,7 +74,7 @@ def calibration_error(
     and `norm`.
     """
     filled = reliability(probabilities, labels, bins=bins, binning=binning)
-    return _gap(filled, choose(CalibrationNorm, norm, "norm"))
+    return gap(filled, choose(CalibrationNorm, norm, "norm"))
 
 
 class Reliability(Metric):
@@ -88,7 +88,7 @@ class Reliability(Metric):
         self, bins: int = 15, binning: Binning | str = Binning.EQUAL_WIDTH, **options: Any
     ) -> None:
         super().__init__(**options)
-        self.bins, self.binning = _check_bins(bins), choose(Binning, binning, "binning")
+        self.bins, self.binning = check_bins(bins), choose(Binning, binning, "binning")
         self.add_state("confidence", default=[], dist_reduce_fx="cat")
         self.add_state("accurate", default=[], dist_reduce_fx="cat")
 
@@ -101,7 +101,7 @@ class Reliability(Metric):
     def compute(self) -> Any:
         """The bins over all batches, as `ReliabilityBins`."""
         confidence, accurate = dim_zero_cat(self.confidence), dim_zero_cat(self.accurate)
-        return _fill(confidence, accurate, self.bins, self.binning)
+        return fill(confidence, accurate, self.bins, self.binning)
 
 
 class CalibrationError(Reliability):
@@ -121,7 +121,7 @@ class CalibrationError(Reliability):
 
     def compute(self) -> Tensor:
         """The error over all batches."""
-        return _gap(super().compute(), self.norm)
+        return gap(super().compute(), self.norm)
 
 
 def _top_class(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,8 @@ def _top_class(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return confidence, predictions == labels
 
 
-def _fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> ReliabilityBins:
+def fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> ReliabilityBins:
+    """Group examples `(n,)` by confidence; `accurate` is true or false, or a probability."""
     # Sorted first, so that the sums below add in the same order whatever the order given.
     confidence, accuracy = sort_by(confidence, accurate)
     if binning is Binning.EQUAL_WIDTH:
@@ -148,14 +149,16 @@ def _fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> 
     )
 
 
-def _gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
+def gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
+    """One number for the gaps of all bins."""
     gaps = (filled.accuracy - filled.confidence).abs().nan_to_num(nan=0.0)
     if norm is CalibrationNorm.MAXIMUM:
         return gaps.max()
     return (gaps * filled.examples).sum() / filled.examples.sum()
 
 
-def _check_bins(bins: int) -> int:
+def check_bins(bins: int) -> int:
+    """A number of bins, or an error that says so."""
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"bins is {bins!r}, but it takes a whole number of at least 1, such as 15")
     return bins

@@ -29,7 +29,9 @@ def nll(probabilities: Tensor, labels: Tensor) -> Tensor:
     return _surprises(probabilities, labels).mean()
 
 
-class _MeanOverExamples(Metric):
+class MeanOverExamples(Metric):
+    """The mean of a loss over the examples of all batches."""
+
     full_state_update = False
     higher_is_better = False
     total: Tensor
@@ -40,7 +42,8 @@ class _MeanOverExamples(Metric):
         self.add_state("total", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("examples", torch.tensor(0), dist_reduce_fx="sum")
 
-    def _add(self, losses: Tensor) -> None:
+    def add(self, losses: Tensor) -> None:
+        """Count the losses `(n,)` of a batch."""
         self.total += losses.sum()
         self.examples += losses.numel()
 
@@ -49,20 +52,20 @@ class _MeanOverExamples(Metric):
         return self.total / self.examples
 
 
-class BrierScore(_MeanOverExamples):
+class BrierScore(MeanOverExamples):
     """`brier_score` over batches."""
 
     def update(self, probabilities: Tensor, labels: Tensor) -> None:
         """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
-        self._add(_squared_distances(probabilities, labels))
+        self.add(_squared_distances(probabilities, labels))
 
 
-class NLL(_MeanOverExamples):
+class NLL(MeanOverExamples):
     """`nll` over batches."""
 
     def update(self, probabilities: Tensor, labels: Tensor) -> None:
         """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
-        self._add(_surprises(probabilities, labels))
+        self.add(_surprises(probabilities, labels))
 
 
 def _squared_distances(probabilities: Tensor, labels: Tensor) -> Tensor:

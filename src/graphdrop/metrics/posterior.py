@@ -1,0 +1,91 @@
+"""Measures against the true posterior of the labels, where it is known, as on synthetic graphs.
+
+They are the expectations of measures by labels, over labels drawn from that posterior: what is
+left has no noise of the labels in it, and is 0 for the posterior itself.
+"""
+
+import torch
+from torch import Tensor
+
+from graphdrop.metrics.calibration import (
+    Binning,
+    CalibrationError,
+    CalibrationNorm,
+    check_bins,
+    fill,
+    gap,
+)
+from graphdrop.metrics.inputs import check_probabilities, choose
+from graphdrop.metrics.scoring import MeanOverExamples
+
+
+def posterior_calibration_error(
+    probabilities: Tensor,
+    posterior: Tensor,
+    *,
+    bins: int = 15,
+    norm: CalibrationNorm | str = CalibrationNorm.EXPECTED,
+    binning: Binning | str = Binning.EQUAL_WIDTH,
+) -> Tensor:
+    """`calibration_error` with the posterior probability of the predicted class for its accuracy.
+
+    Args:
+        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
+        posterior: the true probabilities of the classes `(n, classes)`, such as
+            `SyntheticGraph.class_posterior` gives.
+        bins: how many bins.
+        norm: the mean over examples or the largest gap.
+        binning: equal width or equal mass.
+    """
+    confidence, expected = _top_class(probabilities, posterior)
+    filled = fill(confidence, expected, check_bins(bins), choose(Binning, binning, "binning"))
+    return gap(filled, choose(CalibrationNorm, norm, "norm"))
+
+
+def posterior_divergence(probabilities: Tensor, posterior: Tensor) -> Tensor:
+    """`mean_i KL(posterior_i || p_i)` in nats: the expected NLL above the least there can be.
+
+    A probability of exactly 0 counts as in `nll`. The arguments are those of
+    `posterior_calibration_error`.
+    """
+    return _divergences(probabilities, posterior).mean()
+
+
+class PosteriorCalibrationError(CalibrationError):
+    """`posterior_calibration_error` over batches."""
+
+    def update(self, probabilities: Tensor, posterior: Tensor) -> None:
+        """Add a batch of probabilities and posteriors, both `(n, classes)`."""
+        confidence, expected = _top_class(probabilities, posterior)
+        self.confidence.append(confidence)
+        self.accurate.append(expected)
+
+
+class PosteriorDivergence(MeanOverExamples):
+    """`posterior_divergence` over batches."""
+
+    def update(self, probabilities: Tensor, posterior: Tensor) -> None:
+        """Add a batch of probabilities and posteriors, both `(n, classes)`."""
+        self.add(_divergences(probabilities, posterior))
+
+
+def _top_class(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
+    mean, true = _checked(probabilities, posterior)
+    confidence, predictions = mean.max(-1)
+    return confidence, true.gather(1, predictions[:, None]).squeeze(1)
+
+
+def _divergences(probabilities: Tensor, posterior: Tensor) -> Tensor:
+    mean, true = _checked(probabilities, posterior)
+    floor = torch.finfo(probabilities.dtype).tiny
+    return (torch.xlogy(true, true) - true * mean.clamp(min=floor).log()).sum(-1)
+
+
+def _checked(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
+    mean, true = check_probabilities(probabilities), check_probabilities(posterior, "posterior")
+    if mean.shape != true.shape:
+        raise ValueError(
+            f"posterior has shape {tuple(true.shape)}, but it takes {tuple(mean.shape)}, that of "
+            "the probabilities: select the same nodes in both"
+        )
+    return mean, true

@@ -245,6 +245,20 @@ def test_models_are_copied_with_their_handle(way, decomposed):
     assert torch.equal(model(X, EDGES), plain)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [conv.SAGEConv, conv.GATConv])
+def test_what_inference_mode_worked_out_is_of_use_to_training(kind, dtype):
+    options = {"add_self_loops": False} if kind is conv.GATConv else {}
+    layer = kind(IN, OUT, **options).to(dtype)
+    rate = LearnedRate(entries=EDGES.shape[1])
+    handle = attach(layer, GraphDropConnect(rate, blocks=2))
+    with torch.inference_mode():
+        layer(X.to(dtype), EDGES)
+    layer(X.to(dtype), EDGES).square().sum().backward()
+    (rates,) = handle.parameters()
+    assert bool((rates.grad != 0.0).any())
+
+
 class NeverSends(conv.MessagePassing):
     def forward(self, x: Tensor) -> Tensor:
         return 2.0 * x

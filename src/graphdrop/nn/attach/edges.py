@@ -67,6 +67,8 @@ class Edges:
     """With weights of 1; its edges are sorted, in the order in which rates per edge have them."""
     order: Tensor
     """The place of each edge of the graph in the layer's order."""
+    place: Tensor
+    """The number in the graph of each edge in the layer's order."""
     _weighted: tuple[Tensor | None, bool, Graph] | None = field(default=None, repr=False)
 
     @classmethod
@@ -93,7 +95,10 @@ class Edges:
             ids = torch.arange(rows, dtype=graph.indices.dtype, device=graph.indices.device)
             _set(graph, dst_ids=ids + APART)
         order = torch.argsort(destination.long() * nodes + source, stable=True)
-        return cls((destination.clone(), source.clone()), sizes, apart, graph, order)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order), device=order.device)
+        known = destination.clone(), source.clone()
+        return cls(known, sizes, apart, graph, order, place)
 
     def fits(
         self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
@@ -130,28 +135,21 @@ class Edges:
         return graph
 
     @cached_property
-    def place(self) -> Tensor:
-        """The number in the graph of each edge in the layer's order."""
-        place = torch.empty_like(self.order)
-        place[self.order] = torch.arange(len(place), device=place.device)
-        return place
-
-    @cached_property
     def messages(self) -> Graph:
         """A row and a column for every message, under the ids of the two nodes it goes between.
 
         The masked sum over it multiplies every message by its own draw, and sums nothing.
         """
-        size = len(self.order)
         whole = self.graph
-        index = torch.arange(size + 1, dtype=whole.indices.dtype, device=whole.indices.device)
-        number, one = index[:-1], torch.ones(size, device=index.device)
-        return Graph(
-            index, number, one, one, Normalisation.NONE, index, number, number, one,
-            rank=None if whole.rank is None else whole.rank[self.place],
-            dst_ids=whole.draw_dst[self.place],
-            src_ids=whole.draw_src[self.place],
-        )  # fmt: skip
+        with torch.inference_mode(False):
+            index = torch.arange(whole.num_edges + 1).to(whole.indices)
+            number, one = index[:-1], torch.ones_like(whole.value)
+            return Graph(
+                index, number, one, one, Normalisation.NONE, index, number, number, one,
+                rank=None if whole.rank is None else whole.rank[self.place],
+                dst_ids=whole.draw_dst[self.place],
+                src_ids=whole.draw_src[self.place],
+            )  # fmt: skip
 
 
 class EdgeCache:

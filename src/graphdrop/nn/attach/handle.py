@@ -120,8 +120,11 @@ class Handle:
 
     def kl(self) -> Tensor:
         """What the rates of all layers add to the objective; 0 where none is learned."""
-        rates = [m.sampler.rate.kl() for m in self.layers.values() if m.sampler is not None]
-        return torch.stack(rates).sum()
+        total = torch.zeros((), device=self._first.stream.device)
+        for masked in self.layers.values():
+            if masked.sampler is not None:
+                total = total + masked.sampler.rate.kl()
+        return total
 
     @torch.no_grad()
     def drop_rates(self) -> dict[str, float]:
@@ -216,7 +219,7 @@ class Handle:
 
 
 def _level(name: str) -> str:
-    """A name that the layers of all relations share: PyG calls each like `author__writes__paper`."""
+    """A name that the layers of all relations share: PyG names them as `author__writes__paper`."""
     parent, _, key = name.rpartition(".")
     return parent if "__" in key else name
 

@@ -69,7 +69,8 @@ class ModelSettings(Section):
     prior_alpha: Positive = 0.8
     """First parameter of the beta prior of a keep probability; the paper's c/L."""
     prior_beta: Positive = 1.0
-    """Second parameter of the beta prior; 1 gives the paper's closed form of the KL."""
+    """Second parameter of the beta prior; 1 gives the paper's closed form of the KL, others take a
+    quadrature, which is slow for a rate per edge."""
     entropy_weight: Weight = 0.0
     """A learned rate without a prior: how much its entropy counts in the objective."""
     temperature: Positive = 0.67

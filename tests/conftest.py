@@ -1,4 +1,4 @@
-"""Benchmark graphs where they can be had, and a world in which nothing can be reached."""
+"""Benchmark graphs where they can be had, a world in which nothing can be reached, the command."""
 
 import os
 import urllib.error
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from graphdrop.cli import main
 from graphdrop.data import download, sources
 from graphdrop.data.dataset import Dataset, load_dataset
 
@@ -80,3 +81,17 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setattr(download, "_pip_download", refuse_pip)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run the command; its exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run

@@ -3,21 +3,6 @@
 import pytest
 
 from contracts.small_runs import train, write_graph
-from graphdrop.cli import main
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command; its exit code, stdout and stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

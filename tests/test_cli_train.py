@@ -21,20 +21,6 @@ SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_ev
 SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2"]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    """Run the command; its exit code, stdout and stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return run
-
-
 def write_graph(path: Path, seed: int = 0) -> Path:
     """A graph of 80 nodes as a user has it: no split is stored."""
     data = synthetic_graph(80, 3, num_features=30, words_per_node=6.0, seed=seed).data

@@ -5,6 +5,7 @@ for looking at, not for training on: they run in float64 outside the autograd gr
 bits on any number of threads.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,9 +84,9 @@ class _LayerMetric(Metric):
         self.total += torch.tensor(values, dtype=torch.float64, device=self.total.device)
         self.passes += 1
 
+    @abstractmethod
     def measure(self, signal: Tensor) -> float:
         """The functional twin, on the graph of this metric."""
-        raise NotImplementedError
 
     def compute(self) -> tuple[Tensor, ...]:
         """The mean over forward passes, one number per layer."""

@@ -180,10 +180,10 @@ def test_an_error_in_a_file_names_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("corra", "name is 'corra': give one of cora, .*Did you mean 'cora'"),
-        ("", "name is '': give one of"),
-        (7, "name is of type int: give one of"),
-        (HeteroData(), "name is of type HeteroData: give one of"),
+        ("corra", "dataset 'corra' is not known: give one of cora, .*Did you mean 'cora'"),
+        ("", "dataset '' is not known: give one of"),
+        (7, "dataset of type int is not known: give one of"),
+        (HeteroData(), "dataset of type HeteroData is not known: give one of"),
         ("/nowhere/some.npz", r"/nowhere/some.npz cannot be read \(No such file or directory\)"),
     ],
 )

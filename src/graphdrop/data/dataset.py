@@ -190,6 +190,7 @@ def _unknown(name: object) -> str:
     close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
     got = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     return (
-        f"name is {got}: give one of {', '.join(known)}, the path of an .npz file, or a PyG Data"
+        f"dataset {got} is not known: give one of {', '.join(known)}, the path of an .npz file, "
+        "or a PyG Data"
         + (f". Did you mean {close[0]!r}?" if close else "")
     )

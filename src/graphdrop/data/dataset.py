@@ -191,6 +191,5 @@ def _unknown(name: object) -> str:
     got = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     return (
         f"dataset {got} is not known: give one of {', '.join(known)}, the path of an .npz file, "
-        "or a PyG Data"
-        + (f". Did you mean {close[0]!r}?" if close else "")
+        "or a PyG Data" + (f". Did you mean {close[0]!r}?" if close else "")
     )

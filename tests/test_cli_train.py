@@ -1,15 +1,16 @@
 """`graphdrop train`, `evaluate` and `predict` go from a graph to figures and a file, and back."""
 
 import csv
-import importlib.util
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from pyarrow import parquet
 
 from graphdrop import config, load_dataset
 from graphdrop.cli import main
@@ -123,11 +124,9 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
         assert torch.equal(torch.tensor([float(row[column]) for row in rows]), expected)
 
 
-HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
-
-
-@pytest.mark.skipif(HAS_PYARROW, reason="pyarrow is installed")
-def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path):
+def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     output = tmp_path / "predictions.parquet"
     code, _, error = run("predict", trained, "-o", output)
     assert code == 2
@@ -135,10 +134,7 @@ def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_pat
     assert not output.exists()
 
 
-@pytest.mark.skipif(not HAS_PYARROW, reason="pyarrow is not installed")
 def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
-    from pyarrow import parquet  # noqa: PLC0415
-
     for name in ("predictions.csv", "predictions.parquet"):
         assert run("predict", trained, "-o", tmp_path / name)[0] == 0
     table = parquet.read_table(tmp_path / "predictions.parquet").to_pylist()

@@ -229,6 +229,7 @@ def test_parameters_that_cannot_be_met_are_refused(arguments, message):
         synthetic_graph(**arguments)
 
 
+@pytest.mark.slow  # times are only worth comparing on a machine that does nothing else
 def test_time_is_linear_up_to_two_million_edges():
     def seconds(num_nodes: int) -> float:
         start = time.process_time()
@@ -238,7 +239,7 @@ def test_time_is_linear_up_to_two_million_edges():
 
     small = min(seconds(10_000) for _ in range(3))
     # Ten times the work; sorting and caches explain a little more, a quadratic step would be 100.
-    assert seconds(100_000) < 30 * small
+    assert min(seconds(100_000) for _ in range(3)) < 50 * small
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from graphdrop.experiments.keys import run_key
         {"data": {"split_seed": 1}},
         {"model": {"blocks": 16}},
         {"objective": {"l2": 0.0}},
+        {"objective": {"agree": 1.0}},
+        {"train": {"passes": 2}},
         {"train": {"epochs": 1999}},
         {"train": {"samples": 19}},
         {"predict": {"decision": "mean"}},
@@ -57,3 +59,8 @@ def test_a_file_counts_by_its_content(tmp_path):
         path.write_bytes(content)
         found.add(run_key(config))
     assert len(found) == 2
+
+
+def test_a_setting_that_came_later_leaves_the_keys_of_earlier_runs_alone():
+    assert keys.settled(Config())["objective"].keys().isdisjoint({"agree", "sharpen"})
+    assert "passes" not in keys.settled(Config())["train"]

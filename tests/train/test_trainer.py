@@ -182,14 +182,14 @@ def test_training_stops_when_patience_is_over(tiny, settings_of):
 
 def test_two_passes_are_made_where_the_estimator_needs_two(tiny, settings_of, monkeypatch):
     passes = []
-    forward = GCN.forward
+    samples = GCN.samples
 
-    def counted(self, *arguments, draw=None, **options):
+    def counted(self, *arguments, draws, **options):
         if self.training:
-            passes.append((draw.step, draw.antithetic, draw.temperature))
-        return forward(self, *arguments, draw=draw, **options)
+            passes.extend((draw.step, draw.antithetic, draw.temperature) for draw in draws)
+        return samples(self, *arguments, draws=draws, **options)
 
-    monkeypatch.setattr(GCN, "forward", counted)
+    monkeypatch.setattr(GCN, "samples", counted)
     fit(settings_of("GCN-BBGDC-ARM", train={"epochs": 2}), tiny)
     hard = [(0, False, None), (0, True, None), (1, False, None), (1, True, None)]
     assert passes == hard

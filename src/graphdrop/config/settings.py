@@ -62,8 +62,9 @@ class ModelSettings(Section):
     """Whether both directions of an edge share one draw."""
     self_loops: bool = True
     """Whether self-loops are masked like any edge; with mask = "before" they never are."""
-    blocks: Blocks = 2
-    """Graph DropConnect: blocks of features with a draw each, or "feature" for one per feature."""
+    blocks: Blocks | Literal["pair"] = 2
+    """Graph DropConnect: blocks of features with a draw each, "feature" for one per feature, or
+    "pair" for one per feature and output in all layers: the general form, for small networks."""
     first_blocks: Blocks = 1
     """The same for the first layer, whose input is wide and sparse."""
     prior_alpha: Positive = 0.8
@@ -90,7 +91,7 @@ class ModelSettings(Section):
 
 
 class ObjectiveSettings(Section):
-    """What is minimised: mean NLL + warm-up x KL + L2."""
+    """What is minimised: mean NLL + warm-up x KL + L2, and agreement where it is asked for."""
 
     l2: Weight = 5e-3
     """Weight of the sum of squares, without a factor 1/2."""
@@ -107,6 +108,11 @@ class ObjectiveSettings(Section):
     """A rate per edge: whether the KL of a layer is the sum or the mean over its edges."""
     warmup: Annotated[int, Field(ge=0)] = 20
     """Epochs over which the KL's weight rises to its full value; 0 for none."""
+    agree: Weight = 0.0
+    """Weight of the squared distance between samples of the network and their sharpened mean, over
+    all nodes, labelled or not; a step then takes two samples, or `train.passes` if more."""
+    sharpen: Positive = 0.5
+    """The temperature by which that mean is sharpened: the lower, the more decided."""
 
 
 class TrainSettings(Section):
@@ -116,6 +122,8 @@ class TrainSettings(Section):
     """Largest number of passes over the training nodes."""
     learning_rate: Positive = 0.005
     """Adam's step size."""
+    passes: Count = 1
+    """Samples of the network in every step, over which the NLL is averaged."""
     estimator: Literal["method", "concrete", "arm", "disarm", "reinforce"] = "method"
     """How gradients reach a learned rate; "method" is what the method's name says."""
     evaluate_every: Count = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ ALGORITHM = 1
 """Raised when the same settings come to give other numbers: older runs then no longer count."""
 
 _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
+# Settings that came later: with these values a run is what it was without them, key and all.
+_CAME_LATER: Mapping[str, Mapping[str, Any]] = {
+    "objective": {"agree": 0.0, "sharpen": 0.5},
+    "train": {"passes": 1},
+}
 
 
 def settled(config: Config) -> dict[str, Any]:
@@ -22,6 +28,10 @@ def settled(config: Config) -> dict[str, Any]:
     for section, names in _WITHOUT_EFFECT.items():
         for name in names:
             del values[section][name]
+    for section, before in _CAME_LATER.items():
+        for name, value in before.items():
+            if values[section][name] == value:
+                del values[section][name]
     if source := find_source(config.data.dataset):
         values["data"]["dataset"] = source.name
     return values

@@ -144,7 +144,7 @@ def _course(folder: Path) -> dict[str, Any]:
     return {
         "epoch": [chunk[-1]["epoch"] for chunk in chunks],
         **{
-            term: [fmean(line[term] for line in chunk) for chunk in chunks]
+            term: [fmean(line.get(term, 0.0) for line in chunk) for chunk in chunks]
             for term in ("loss", *TERMS)
         },
         "evaluated": [line["epoch"] for line in evaluated],

@@ -1,6 +1,7 @@
 r"""What training minimises, term by term.
 
     mean NLL on labelled nodes + warmup(epoch) * kl_weight * sum_l KL_l + l2 * sum_l c_l ||M_l||^2
+        + agree * disagreement of samples
 
 `M_l` has the weights and biases of layer `l`; `c_l` comes from the keep probability `pi_l` that the
 pass has drawn, so the gradient of the last term reaches the rate as well. What an attached model
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 Tape = Sequence[Drawn] | Sequence[Sequence[Drawn]]
 """What a pass has drawn, or what each of its layers has."""
-TERMS = ("nll", "kl", "l2")
-"""The names of the terms, as they are logged; the loss is their sum."""
+TERMS = ("nll", "kl", "l2", "agree")
+"""The names of the terms, as they are logged; the loss is their sum. The last is optional."""
 
 
 class Objective:

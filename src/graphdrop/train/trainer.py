@@ -31,6 +31,7 @@ from graphdrop.data import Dataset
 from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find
 from graphdrop.samplers import Drawn
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
+from graphdrop.train.agreement import disagreement
 from graphdrop.train.evaluation import Scores
 from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
@@ -44,6 +45,7 @@ WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
     "kl": "lower train.learning_rate or objective.kl_weight, or raise objective.warmup",
     "l2": "lower train.learning_rate or objective.l2",
+    "agree": "lower train.learning_rate or objective.agree",
 }
 
 
@@ -150,6 +152,11 @@ class Trainer:
                 f'train.estimator is "{asked}", but an attached model has its own: leave it '
                 'at "method", and give attach(model, sampler, estimator=...)'
             )
+        if self.config.objective.agree or self.config.train.passes > 1:
+            raise ValueError(
+                "objective.agree and train.passes take several samples in a step, which an "
+                "attached model does not give: leave them at 0 and 1"
+            )
         self.model, self.attached = model, Handle(model)
         self.estimator = None  # the handle's, whose state is the model's
 
@@ -187,8 +194,11 @@ class Trainer:
         """One step of Adam; the terms of its loss by name."""
         self.model.train()
         with self._working():
-            nll, tape = self._attached_pass() if self.attached else self._pass()
-            terms = self.objective(nll, tape, self.epoch)
+            if self.attached:
+                terms = self.objective(*self._attached_pass(), self.epoch)
+            else:
+                nll, agree, tape = self._pass()
+                terms = self.objective(nll, tape, self.epoch) | agree
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
@@ -203,24 +213,43 @@ class Trainer:
         self.optimiser.step()
         return {"loss": float(loss.detach()), **values}
 
-    def _pass(self) -> tuple[Tensor, list[Drawn]]:
-        """The negative log-likelihood of the training nodes, and what the first pass drew."""
-        model, tapes = self.model, list[list[Drawn]]()
-        draw = model.next_draw()
+    def _pass(self) -> tuple[Tensor, dict[str, Tensor], list[Drawn]]:
+        """The NLL of the training nodes, the agreement term if any, and what the first pass drew.
+
+        The NLL carries the gradients of both, since an estimator weighs them together.
+        """
+        model, settings = self.model, self.config.objective
+        draw, train = model.next_draw(), self.rows["train"]
+        agreed, tapes = list[Tensor](), list[list[Drawn]]()
+        passes = max(self.config.train.passes, 2 if settings.agree else 1)
 
         def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            tapes.append([])
-            logits = model(
+            own: list[list[Drawn]] = [[] for _ in range(passes)]
+            outputs = model.samples(
                 self.data.x,
                 self.data.edge_index,
                 self.data.get("edge_weight"),
-                rows=self.rows["train"],
-                draw=replace(draw, antithetic=antithetic, tape=tapes[-1]),
+                rows=None if settings.agree else train,
+                draws=[
+                    replace(draw, sample=sample, antithetic=antithetic, tape=tape)
+                    for sample, tape in enumerate(own)
+                ],
             )
-            return cross_entropy(logits, self.labels), tapes[-1]
+            with model.sharing_first_product():
+                logits = list(outputs)
+            labelled = [one[train] if settings.agree else one for one in logits]
+            loss = torch.stack([cross_entropy(one, self.labels) for one in labelled]).mean()
+            if settings.agree:
+                agreed.append(settings.agree * disagreement(logits, settings.sharpen))
+                loss = loss + agreed[-1]
+            tapes.extend(own)
+            return loss, [drawn for tape in own for drawn in tape]
 
-        nll = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
-        return nll, tapes[0]
+        loss = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
+        if not agreed:
+            return loss, {}, tapes[0]
+        agree = agreed[0].detach()
+        return loss - agree, {"agree": agree}, tapes[0]
 
     def _attached_pass(self) -> tuple[Tensor, list[list[Drawn]]]:
         """The same of an attached model, and what each of its layers drew."""

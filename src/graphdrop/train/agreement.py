@@ -1,0 +1,27 @@
+"""Agreement: samples of the network are asked to say the same of nodes, labelled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def disagreement(logits: Sequence[Tensor], temperature: float) -> Tensor:
+    r"""How far sampled predictions are from their own mean, made more decided.
+
+    .. math:: \frac{1}{Sn} \sum_{s,i} \lVert p_{si} - q_i \rVert^2, \qquad
+        q_{ic} \propto \bar p_{ic}^{1/T}, \quad \bar p_i = \frac1S \sum_s p_{si}
+
+    No gradient goes through the target ``q``.
+
+    Args:
+        logits: of ``S`` samples, ``[n, classes]`` each.
+        temperature: ``T``; below 1 the target is more decided than the mean.
+    """
+    probabilities = torch.stack([one.softmax(-1) for one in logits])
+    with torch.no_grad():
+        mean = probabilities.mean(0)
+        target = torch.softmax(mean.clamp_min(torch.finfo(mean.dtype).tiny).log() / temperature, -1)
+    return (probabilities - target).square().sum(-1).mean()

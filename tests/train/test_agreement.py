@@ -1,0 +1,130 @@
+"""Samples of a network are drawn together by the agreement term, whatever the method."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from graphdrop.estimators import ARM
+from graphdrop.samplers import Draw
+from graphdrop.train import Trainer
+from graphdrop.train.agreement import disagreement
+from graphdrop.train.progress import Silent
+
+LOGITS = [torch.randn(5, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+
+
+def by_hand(logits: list[torch.Tensor], temperature: float) -> float:
+    sampled = [np.exp(one) / np.exp(one).sum(1, keepdims=True) for one in map(np.asarray, logits)]
+    total = 0.0
+    for node in range(len(sampled[0])):
+        mean = sum(one[node] for one in sampled) / len(sampled)
+        target = mean ** (1 / temperature) / (mean ** (1 / temperature)).sum()
+        total += sum(float(((one[node] - target) ** 2).sum()) for one in sampled)
+    return total / len(sampled) / len(sampled[0])
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.5, 1.0])
+def test_it_is_the_squared_distance_to_the_sharpened_mean(temperature):
+    assert float(disagreement(LOGITS, temperature)) == pytest.approx(by_hand(LOGITS, temperature))
+
+
+def test_the_target_takes_no_gradient():
+    logits = [one.clone().requires_grad_() for one in LOGITS]
+    disagreement(logits, 0.5).backward()
+    sampled = [one.detach().softmax(-1) for one in logits]
+    mean = sum(sampled) / len(sampled)
+    target = mean**2 / (mean**2).sum(-1, keepdim=True)
+    for one, p in zip(logits, sampled, strict=True):
+        away = 2.0 * (p - target) / (len(LOGITS) * len(p))
+        torch.testing.assert_close(one.grad, p * (away - (p * away).sum(-1, keepdim=True)))
+
+
+def test_a_certain_prediction_on_which_all_agree_costs_nothing_even_at_the_ends_of_floats():
+    sure = torch.tensor([[200.0, -200.0, -200.0]])
+    assert float(disagreement([sure, sure], 0.5)) == 0.0
+
+
+def first_step(config, dataset) -> tuple[Trainer, dict]:
+    trainer = Trainer(config, dataset, progress=Silent())
+    before = copy.deepcopy(trainer.model)
+    trainer.fit()
+    return before, trainer.journal.lines[0]
+
+
+def outputs(model, dataset, passes: int, temperature: float | None) -> list[torch.Tensor]:
+    seed = int(model.stream[0])
+    return [
+        model(dataset.data.x, dataset.data.edge_index, draw=Draw(seed, 0, k, temperature))
+        for k in range(passes)
+    ]
+
+
+@pytest.mark.parametrize("method", ["GCN-DO", "GCN-DE", "GCN-BBGDC", "GCN-BBGDC-ARM"])
+def test_the_first_step_has_the_terms_of_its_formula(tiny, settings_of, method):
+    config = settings_of(
+        method,
+        data={"features": "stored"},
+        objective={"agree": 0.7, "sharpen": 0.4},
+        train={"epochs": 1},
+    )
+    model, line = first_step(config, tiny)
+    logits = outputs(model, tiny, 2, model.temperature)
+    train = tiny.split.train
+    nll = sum(cross_entropy(one[train], tiny.data.y[train]) for one in logits) / 2
+    assert line["nll"] == pytest.approx(float(nll.detach()), rel=1e-4)
+    assert line["agree"] == pytest.approx(0.7 * float(disagreement(logits, 0.4).detach()), rel=1e-4)
+    assert line["loss"] == pytest.approx(sum(line[t] for t in ("nll", "kl", "l2", "agree")))
+
+
+def test_several_passes_average_the_likelihood_without_agreement(tiny, settings_of):
+    model, line = first_step(settings_of(train={"epochs": 1, "passes": 3}), tiny)
+    train = tiny.split.train
+    losses = [
+        cross_entropy(one[train], tiny.data.y[train]).item()
+        for one in outputs(model, tiny, 3, model.temperature)
+    ]
+    assert len(set(losses)) == 3
+    assert line["nll"] == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert "agree" not in line
+
+
+def test_its_gradient_is_that_of_the_formula(tiny, settings_of):
+    config = settings_of(objective={"agree": 0.7, "l2": 0.0, "kl_weight": 0.0})
+    trainer = Trainer(config, tiny, progress=Silent())
+    model = copy.deepcopy(trainer.model)
+    loss, agree, _ = trainer._pass()
+    (loss + agree["agree"]).backward()
+    logits = outputs(model, tiny, 2, model.temperature)
+    train = tiny.split.train
+    nll = sum(cross_entropy(one[train], tiny.data.y[train]) for one in logits) / 2
+    (nll + 0.7 * disagreement(logits, 0.5)).backward()
+    for mine, direct in zip(trainer.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, direct.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_arm_weighs_the_agreement_with_the_likelihood(tiny, settings_of, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        ARM, "loss", lambda self, run: seen.append(run(antithetic=True)) or seen[0][0]
+    )
+    trainer = Trainer(
+        settings_of("GCN-BBGDC-ARM", objective={"agree": 1.0}), tiny, progress=Silent()
+    )
+    loss, agree, tape = trainer._pass()
+    assert float(seen[0][0].detach()) == pytest.approx(float((loss + agree["agree"]).detach()))
+    assert len(seen[0][1]) == 2 * len(tape)  # the draws of both samples
+
+
+def test_agreement_brings_samples_together(tiny, settings_of):
+    def spread(agree: float) -> float:
+        settings = {"agree": agree, "sharpen": 1.0, "l2": 1e-4}
+        train = {"epochs": 60, "learning_rate": 0.05, "select": "nll"}
+        trainer = Trainer(settings_of(objective=settings, train=train), tiny, progress=Silent())
+        trainer.fit()
+        sampled = torch.stack(outputs(trainer.model, tiny, 20, trainer.model.temperature))
+        return float(sampled.softmax(-1).std(0).mean().detach())
+
+    assert spread(10.0) < 0.8 * spread(0.0)

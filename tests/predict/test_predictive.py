@@ -22,7 +22,9 @@ SAMPLES = torch.tensor(  # [samples, nodes, classes]
 
 def summary_of(samples: Tensor, intervals: bool = False) -> Predictive:
     """Of probabilities `[samples, nodes, classes]`, given as logits one by one."""
-    return predictive._summed_up(iter(samples.log().clamp_min(-700.0)), intervals)
+    summary = predictive.summed_up(iter(samples.log().clamp_min(-700.0)), "classes", intervals)
+    assert isinstance(summary, Predictive)
+    return summary
 
 
 def close(found: Tensor, wanted: Tensor) -> None:

@@ -6,207 +6,195 @@ of the input with the first layer's weights, which no mask touches, is made once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from graphdrop.nn import GCN
+from graphdrop.predict.classes import ClassSummary, Predictive
+from graphdrop.predict.gaussian import GaussianPredictive, GaussianSummary
+from graphdrop.predict.labels import LabelPredictive, LabelSummary
 from graphdrop.samplers import Draw
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Item = TypeVar("Item")
+Decoder = Callable[[Tensor], Tensor]
 
 PREDICTION_STEP = 1 << 62
 """Prediction draws from steps that no training reaches."""
-BINS = 1024
-"""Resolution of the histograms from which intervals are read."""
 DRAWN_TOGETHER = 32
 """So many samples have their rates drawn in one go."""
 FOLDED_NUMBERS = 1 << 18
-"""At most so many probabilities are folded in at once, but at least one sample's."""
+"""At most so many numbers are folded in at once, but at least one sample's."""
+SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
+    "classes": ClassSummary,
+    "labels": LabelSummary,
+    "gaussian": GaussianSummary,
+}
+"""What an output can be, and how its samples are summed up."""
 
 
-@dataclass(frozen=True, eq=False)
-class Predictive:
-    """A predictive distribution over classes for every node, from Monte Carlo samples."""
+class Options(TypedDict, total=False):
+    """What `predict` takes whatever the output is."""
 
-    probabilities: Tensor
-    """Mean of the samples' softmax, ``[nodes, classes]``."""
-    votes: Tensor
-    """How many samples chose each class, ``[nodes, classes]``."""
-    expected_entropy: Tensor
-    """Mean entropy of a sample, in nats, ``[nodes]``: the aleatoric part."""
-    deviation: Tensor
-    """Standard deviation of a class's probability between samples, ``[nodes, classes]``."""
-    samples: int
-    _histogram: Tensor | None = None
-
-    @property
-    def classes(self) -> Tensor:
-        """The class of highest mean probability, ``[nodes]``."""
-        return self.probabilities.argmax(1)
-
-    @property
-    def vote(self) -> Tensor:
-        """The class that most samples chose; ties go to the higher mean probability."""
-        return (self.votes.double() + 0.5 * self.probabilities.double()).argmax(1)
-
-    @property
-    def entropy(self) -> Tensor:
-        """Entropy of the mean distribution, in nats: the whole uncertainty."""
-        return _entropy(self.probabilities)
-
-    @property
-    def aleatoric(self) -> Tensor:
-        """What is left if the network were known: the mean of the samples' entropies."""
-        return self.expected_entropy
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Mutual information between the label and the network: what more data would settle."""
-        return (self.entropy - self.expected_entropy).clamp_min(0.0)
-
-    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval of each class's probability over samples, to 1/1024: low and high."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1; got {level}")
-        if self._histogram is None:
-            raise ValueError("intervals were not kept: call predict(..., intervals=True)")
-        share = self._histogram.cumsum(-1).double() / self.samples
-        tail = (1.0 - level) / 2.0
-        low = (share < tail).sum(-1)
-        high = (share < 1.0 - tail).sum(-1) + 1
-        return low.double() / BINS, high.clamp(max=BINS).double() / BINS
+    temperature: float | None
+    rows: Tensor | None
+    intervals: bool
+    decode: Decoder | None
 
 
-def _entropy(probabilities: Tensor) -> Tensor:
-    entropy: Tensor = torch.special.entr(probabilities).sum(1)
-    return entropy
-
-
-@torch.no_grad()
+@overload
 def predict(
     model: nn.Module,
-    data: Data,
+    data: Data | DataLoader[Any],
     samples: int = 20,
     seed: int = 0,
     *,
+    output: Literal["classes"] = "classes",
+    **options: Unpack[Options],
+) -> Predictive: ...
+@overload
+def predict(
+    model: nn.Module,
+    data: Data | DataLoader[Any],
+    samples: int = 20,
+    seed: int = 0,
+    *,
+    output: Literal["labels"],
+    **options: Unpack[Options],
+) -> LabelPredictive: ...
+@overload
+def predict(
+    model: nn.Module,
+    data: Data | DataLoader[Any],
+    samples: int = 20,
+    seed: int = 0,
+    *,
+    output: Literal["gaussian"],
+    **options: Unpack[Options],
+) -> GaussianPredictive: ...
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    data: Data | DataLoader[Any],
+    samples: int = 20,
+    seed: int = 0,
+    *,
+    output: str = "classes",
     temperature: float | None = None,
     rows: Tensor | None = None,
     intervals: bool = False,
-) -> Predictive:
+    decode: Decoder | None = None,
+) -> Predictive | LabelPredictive | GaussianPredictive:
     """Sample the network ``samples`` times on a graph, the training one or another.
 
     Args:
         model: a ``GCN``, or any PyG model that ``attach`` was called on.
         data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``; of an attached
-            model, whatever its ``forward`` takes, under the same names.
+            model, whatever its ``forward`` takes, under the same names. Of a ``DataLoader`` the
+            batches are read once, and their outputs follow each other.
         samples: number of Monte Carlo samples; 0 gives one pass with masks in expectation.
         seed: the same seed gives the same answer.
+        output: what the network's output is. ``"classes"``: logits of classes that exclude each
+            other; ``"labels"``: logits of a yes in every entry; ``"gaussian"``: means, then as many
+            log variances.
         temperature: relaxed masks at this temperature; ``None`` draws hard ones.
         rows: the nodes to predict, by number or as a bool mask; all by default.
-        intervals: also keep what ``Predictive.intervals`` needs (4 KiB per node and class).
+        intervals: also keep what ``intervals`` of classes and labels needs (4 KiB per entry).
+        decode: makes the output of a sample into what ``output`` says, such as node embeddings into
+            logits of links.
     """
     if samples < 0:
         raise ValueError(f"samples must not be negative; got {samples}")
-    draws = _draws(samples, seed, temperature)
-    if not isinstance(model, GCN):
-        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
+    if output not in SUMMARIES:
+        known = ", ".join(map(repr, SUMMARIES))
+        raise ValueError(f"output is {output!r}, but it takes one of {known}")
+    batches = _batches(data, rows)
+    with _evaluating(model):
+        streams = [
+            _outputs(
+                model, batch, rows, _draws(samples, seed, PREDICTION_STEP + number, temperature)
+            )
+            for number, batch in enumerate(batches)
+        ]
+        outputs: Iterator[Tensor] = map(_joined, zip(*streams, strict=True))
+        return summed_up(outputs if decode is None else map(decode, outputs), output, intervals)
 
-        outputs = Handle(model).samples(data, draws)
-        return _summed_up(outputs if rows is None else (out[rows] for out in outputs), intervals)
+
+def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
+    if not isinstance(data, DataLoader):
+        return [data]
+    if rows is not None:
+        raise ValueError(
+            "rows are nodes of one graph, but data is a DataLoader: leave rows out, and select "
+            "from the prediction"
+        )
+    batches = list(data)
+    if not batches:
+        raise ValueError("data is a DataLoader without a batch: give it at least one graph")
+    return batches
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Within it, a `GCN` evaluates; an attached model is put into its modes by its handle."""
+    if not isinstance(model, GCN):
+        yield
+        return
     was_training = model.training
     model.eval()
     try:
         with model.sharing_first_product():
-            return _summed_up(_outputs(model, data, rows, draws), intervals)
+            yield
     finally:
         model.train(was_training)
 
 
-def _draws(samples: int, seed: int, temperature: float | None) -> Iterator[Draw | None]:
+def _draws(samples: int, seed: int, step: int, temperature: float | None) -> Iterator[Draw | None]:
     if samples == 0:
         yield None
     for sample in range(samples):
-        yield Draw(seed, PREDICTION_STEP, sample, temperature=temperature)
+        yield Draw(seed, step, sample, temperature=temperature)
 
 
 def _outputs(
-    model: GCN, data: Any, rows: Tensor | None, draws: Iterator[Draw | None]
+    model: nn.Module, data: Any, rows: Tensor | None, draws: Iterator[Draw | None]
 ) -> Iterator[Tensor]:
-    """The logits ``[nodes, classes]`` of each draw."""
-    weight: Tensor | None = getattr(data, "edge_weight", None)
-    for several in _batched(draws, DRAWN_TOGETHER):
-        yield from model.samples(data.x, data.edge_index, weight, rows=rows, draws=several)
+    """The output of each draw, one row per node unless the model has it otherwise."""
+    if isinstance(model, GCN):
+        weight: Tensor | None = getattr(data, "edge_weight", None)
+        for several in _batched(draws, DRAWN_TOGETHER):
+            yield from model.samples(data.x, data.edge_index, weight, rows=rows, draws=several)
+    else:
+        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
+
+        for out in Handle(model).samples(data, draws):
+            yield out if rows is None else out[rows]
 
 
-def _summed_up(outputs: Iterator[Tensor], intervals: bool) -> Predictive:
-    first = next(outputs).t().contiguous()
-    summary = _Summary(first, intervals)
+def _joined(parts: tuple[Tensor, ...]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def summed_up(
+    outputs: Iterator[Tensor], output: str, intervals: bool
+) -> Predictive | LabelPredictive | GaussianPredictive:
+    """What samples say together; they are read as they come, and none is kept."""
+    first = next(outputs)
+    summary = SUMMARIES[output](first, intervals)
+    summary.add([first])
     for several in _batched(outputs, max(1, FOLDED_NUMBERS // max(1, first.numel()))):
-        summary.add(torch.stack([logits.t() for logits in several]))
+        summary.add(several)
     return summary.finish()
 
 
 def _batched(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
     while several := list(islice(items, size)):
         yield several
-
-
-class _Summary:
-    """Running sums over samples, in float64, classes first: so torch reads whole rows at a time.
-
-    Spread is summed around the first sample: nothing cancels, however close the samples are.
-    """
-
-    def __init__(self, first: Tensor, intervals: bool) -> None:
-        """Begin with the logits ``[classes, nodes]`` of the first sample."""
-        self.origin = torch.softmax(first.double(), 0)
-        self.count = 0
-        self.shift = torch.zeros_like(self.origin)
-        self.squares = torch.zeros_like(self.origin)
-        self.entropy = torch.zeros_like(self.origin[0])
-        self.votes = torch.zeros_like(self.origin, dtype=torch.int32)
-        self.histogram = self.votes.new_zeros(*self.origin.shape, BINS) if intervals else None
-        self.add(first[None])
-
-    def add(self, logits: Tensor) -> None:
-        """Fold in the logits ``[samples, classes, nodes]`` of several samples."""
-        self.count += len(logits)
-        log_probabilities = torch.log_softmax(logits.double(), 1)
-        probabilities = log_probabilities.exp()
-        self.entropy -= (probabilities * log_probabilities).sum((0, 1))
-        if self.histogram is not None:
-            bins = (probabilities * BINS).long().clamp_(max=BINS - 1).permute(1, 2, 0)
-            self.histogram.scatter_add_(2, bins, torch.ones_like(bins, dtype=torch.int32))
-        self.votes += _chosen(logits).sum(0, dtype=torch.int32)
-        difference = probabilities.sub_(self.origin)
-        self.shift += difference.sum(0)
-        self.squares += difference.square_().sum(0)
-
-    def finish(self) -> Predictive:
-        mean = self.origin + self.shift / self.count
-        spread = self.squares - self.shift.square() / self.count
-        deviation = (spread.clamp_min(0.0) / max(self.count - 1, 1)).sqrt()
-        return Predictive(
-            mean.float().t().contiguous(),
-            self.votes.t().contiguous(),
-            (self.entropy / self.count).float(),
-            deviation.float().t().contiguous(),
-            self.count,
-            None if self.histogram is None else self.histogram.transpose(0, 1),
-        )
-
-
-def _chosen(logits: Tensor) -> Tensor:
-    """Which class each sample takes, one true entry per sample and node."""
-    chosen = logits == logits.amax(1, keepdim=True)
-    if int(chosen.sum()) > logits[:, 0].numel():  # a tie: the first class
-        chosen &= chosen.cumsum(1) == 1
-    return chosen

@@ -1,0 +1,118 @@
+"""One class out of several for every node: the predictive distribution and its uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphdrop.predict.rejection import Rejection, most_certain
+from graphdrop.predict.running import Histogram, Moments, central_interval
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """A predictive distribution over classes for every node, from Monte Carlo samples."""
+
+    probabilities: Tensor
+    """Mean of the samples' softmax, ``[nodes, classes]``."""
+    votes: Tensor
+    """How many samples chose each class, ``[nodes, classes]``."""
+    expected_entropy: Tensor
+    """Mean entropy of a sample, in nats, ``[nodes]``: the aleatoric part."""
+    deviation: Tensor
+    """Standard deviation of a class's probability between samples, ``[nodes, classes]``."""
+    samples: int
+    _histogram: Tensor | None = None
+
+    @property
+    def classes(self) -> Tensor:
+        """The class of highest mean probability, ``[nodes]``."""
+        return self.probabilities.argmax(1)
+
+    @property
+    def vote(self) -> Tensor:
+        """The class that most samples chose; ties go to the higher mean probability."""
+        return (self.votes.double() + 0.5 * self.probabilities.double()).argmax(1)
+
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of the mean distribution, in nats: the whole uncertainty."""
+        entropy: Tensor = torch.special.entr(self.probabilities).sum(1)
+        return entropy
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """What is left if the network were known: the mean of the samples' entropies."""
+        return self.expected_entropy
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Mutual information between the label and the network: what more data would settle."""
+        return (self.entropy - self.expected_entropy).clamp_min(0.0)
+
+    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Central interval of each class's probability over samples, to 1/1024: low and high."""
+        return central_interval(self._histogram, self.samples, level)
+
+    def reject(self, coverage: float = 0.9, by: str = "entropy") -> Rejection:
+        """Keep the most certain share of the nodes, and refuse to answer for the others.
+
+        Args:
+            coverage: the share to keep, above 0 and at most 1; it is met to within one node.
+            by: the uncertainty that decides: ``"entropy"``, ``"aleatoric"``, ``"epistemic"``, or
+                ``"least-confidence"``, one minus the highest probability.
+        """
+        scores = {name: getattr(self, name) for name in ("entropy", "aleatoric", "epistemic")}
+        scores["least-confidence"] = 1.0 - self.probabilities.amax(1)
+        return most_certain(scores, by, coverage)
+
+
+class ClassSummary:
+    """Running sums of the samples' softmax, classes first: so torch reads whole rows at a time."""
+
+    def __init__(self, first: Tensor, intervals: bool) -> None:
+        """Begin with the logits ``[nodes, classes]`` of the first sample, still to be added."""
+        if first.dim() != 2 or first.shape[1] < 2:
+            raise ValueError(
+                f"the output has shape {tuple(first.shape)}, but output='classes' takes "
+                "[nodes, classes] with two classes or more: say output='labels' for a yes or no "
+                "in every entry, output='gaussian' for numbers"
+            )
+        self.moments = Moments(torch.softmax(first.t().contiguous().double(), 0))
+        self.entropy = torch.zeros_like(self.moments.origin[0])
+        self.votes = torch.zeros_like(self.moments.origin, dtype=torch.int32)
+        self.histogram = Histogram(self.votes) if intervals else None
+
+    def add(self, outputs: Sequence[Tensor]) -> None:
+        """Fold in the logits ``[nodes, classes]`` of several samples."""
+        logits = torch.stack([one.t() for one in outputs])
+        log_probabilities = torch.log_softmax(logits.double(), 1)
+        probabilities = log_probabilities.exp()
+        self.entropy -= (probabilities * log_probabilities).sum((0, 1))
+        if self.histogram is not None:
+            self.histogram.add(probabilities)
+        self.votes += _chosen(logits).sum(0, dtype=torch.int32)
+        self.moments.add(probabilities)
+
+    def finish(self) -> Predictive:
+        """What the samples say together."""
+        count = self.moments.count
+        return Predictive(
+            self.moments.mean.float().t().contiguous(),
+            self.votes.t().contiguous(),
+            (self.entropy / count).float(),
+            self.moments.deviation.float().t().contiguous(),
+            count,
+            None if self.histogram is None else self.histogram.counts.transpose(0, 1),
+        )
+
+
+def _chosen(logits: Tensor) -> Tensor:
+    """Which class each sample takes, one true entry per sample and node."""
+    chosen = logits == logits.amax(1, keepdim=True)
+    if int(chosen.sum()) > logits[:, 0].numel():  # a tie: the first class
+        chosen &= chosen.cumsum(1) == 1
+    return chosen

@@ -1,0 +1,85 @@
+"""Numbers with Gaussian noise for every node: mean, and variance in its two parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphdrop.predict.rejection import Rejection, most_certain
+from graphdrop.predict.running import Moments, check_level
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPredictive:
+    """The first two moments of a mixture of Gaussians, one per Monte Carlo sample.
+
+    All shapes are ``[nodes, targets]``. The variances add up to that of the mixture:
+    ``Var[y] = E[sigma^2] + Var[mu]``.
+    """
+
+    mean: Tensor
+    """Mean of the samples' means."""
+    aleatoric: Tensor
+    """Mean of the samples' variances: the noise, left if the network were known."""
+    epistemic: Tensor
+    """Variance of the samples' means, over their number: what more data would settle."""
+    samples: int
+
+    @property
+    def variance(self) -> Tensor:
+        """Of the mixture: both parts together."""
+        return self.aleatoric + self.epistemic
+
+    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Central interval of the target, low and high, of a Gaussian with these two moments."""
+        check_level(level)
+        quantile = torch.special.ndtri(torch.tensor(0.5 + level / 2.0, dtype=torch.float64))
+        reach = float(quantile) * self.variance.sqrt()
+        return self.mean - reach, self.mean + reach
+
+    def reject(self, coverage: float = 0.9, by: str = "variance") -> Rejection:
+        """Keep the most certain share of the nodes, and refuse to answer for the others.
+
+        Of several targets the geometric mean decides, whose order no change of units changes.
+
+        Args:
+            coverage: the share to keep, above 0 and at most 1; it is met to within one node.
+            by: the uncertainty that decides: ``"variance"``, ``"aleatoric"`` or ``"epistemic"``.
+        """
+        names = ("variance", "aleatoric", "epistemic")
+        scores = {name: getattr(self, name).double().log().mean(1).exp() for name in names}
+        return most_certain(scores, by, coverage)
+
+
+class GaussianSummary:
+    """Running sums of the samples' means and variances."""
+
+    def __init__(self, first: Tensor, intervals: bool) -> None:  # noqa: ARG002 - need no samples
+        """Begin with the first sample, means beside log variances, still to be added."""
+        if first.dim() != 2 or first.shape[1] % 2:
+            raise ValueError(
+                f"the output has shape {tuple(first.shape)}, but output='gaussian' takes "
+                "[nodes, 2 * targets], the means and then as many log variances: give the network "
+                "as many columns, or add those of a known noise by decode="
+            )
+        self.moments = Moments(first.double().chunk(2, 1)[0])
+        self.noise = torch.zeros_like(self.moments.origin)
+
+    def add(self, outputs: Sequence[Tensor]) -> None:
+        """Fold in the outputs ``[nodes, 2 * targets]`` of several samples."""
+        mean, log_variance = torch.stack(list(outputs)).double().chunk(2, 2)
+        self.noise += log_variance.exp().sum(0)
+        self.moments.add(mean)
+
+    def finish(self) -> GaussianPredictive:
+        """What the samples say together."""
+        count = self.moments.count
+        return GaussianPredictive(
+            self.moments.mean.float(),
+            (self.noise / count).float(),
+            (self.moments.spread / count).float(),
+            count,
+        )

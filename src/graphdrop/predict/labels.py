@@ -1,0 +1,102 @@
+"""A yes or no in every entry: several labels of a node, or whether there is a link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from graphdrop.predict.rejection import Rejection, most_certain
+from graphdrop.predict.running import Histogram, Moments, central_interval
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPredictive:
+    """The probability of a yes in every entry of a network's output, from Monte Carlo samples.
+
+    All shapes are that of the output: ``[nodes, labels]``, ``[links]``.
+    """
+
+    probabilities: Tensor
+    """Mean of the samples' sigmoid."""
+    expected_entropy: Tensor
+    """Mean entropy of a sample, in nats: the aleatoric part."""
+    deviation: Tensor
+    """Standard deviation of the probability between samples."""
+    samples: int
+    _histogram: Tensor | None = None
+
+    @property
+    def labels(self) -> Tensor:
+        """Where yes is more likely than no, as bools."""
+        return self.probabilities > 0.5
+
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of each entry's mean probability, in nats: the whole uncertainty."""
+        yes = self.probabilities
+        entropy: Tensor = torch.special.entr(yes) + torch.special.entr(1.0 - yes)
+        return entropy
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """What is left if the network were known: the mean of the samples' entropies."""
+        return self.expected_entropy
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Mutual information between each entry and the network: what more data would settle."""
+        return (self.entropy - self.expected_entropy).clamp_min(0.0)
+
+    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Central interval of each probability over samples, to 1/1024: low and high."""
+        return central_interval(self._histogram, self.samples, level)
+
+    def reject(self, coverage: float = 0.9, by: str = "entropy") -> Rejection:
+        """Keep the most certain share of the rows, and refuse to answer for the others.
+
+        A row with several labels is as uncertain as its labels together: their sum.
+
+        Args:
+            coverage: the share to keep, above 0 and at most 1; it is met to within one row.
+            by: the uncertainty that decides: ``"entropy"``, ``"aleatoric"``, ``"epistemic"``, or
+                ``"least-confidence"``, the number of wrong labels that a row expects to have.
+        """
+        scores = {name: getattr(self, name) for name in ("entropy", "aleatoric", "epistemic")}
+        scores["least-confidence"] = torch.minimum(self.probabilities, 1.0 - self.probabilities)
+        rows = {name: score.reshape(len(score), -1).sum(1) for name, score in scores.items()}
+        return most_certain(rows, by, coverage)
+
+
+class LabelSummary:
+    """Running sums of the samples' sigmoid."""
+
+    def __init__(self, first: Tensor, intervals: bool) -> None:
+        """Begin with the logits of the first sample, of any shape, still to be added."""
+        self.moments = Moments(torch.sigmoid(first.double()))
+        self.entropy = torch.zeros_like(self.moments.origin)
+        self.histogram = Histogram(first) if intervals else None
+
+    def add(self, outputs: Sequence[Tensor]) -> None:
+        """Fold in the logits of several samples."""
+        logits = torch.stack(list(outputs)).double()
+        yes = torch.sigmoid(logits)
+        for sign in (logits, -logits):
+            self.entropy -= (torch.sigmoid(sign) * logsigmoid(sign)).sum(0)
+        if self.histogram is not None:
+            self.histogram.add(yes)
+        self.moments.add(yes)
+
+    def finish(self) -> LabelPredictive:
+        """What the samples say together."""
+        count = self.moments.count
+        return LabelPredictive(
+            self.moments.mean.float(),
+            (self.entropy / count).float(),
+            self.moments.deviation.float(),
+            count,
+            None if self.histogram is None else self.histogram.counts,
+        )

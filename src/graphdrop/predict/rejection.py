@@ -1,0 +1,40 @@
+"""Selective prediction: which answers are kept when the most uncertain ones may be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphdrop.metrics.inputs import check_fraction, check_scores, count_at_least
+
+
+class Rejection(NamedTuple):
+    """What is kept, and how uncertain it may be."""
+
+    kept: Tensor
+    """A bool for every row, `[n]`, `ceil(coverage * n)` of them true."""
+    threshold: float
+    """The largest uncertainty among the kept; chosen on some nodes, it may be used on others."""
+
+
+def most_certain(uncertainties: Mapping[str, Tensor], by: str, coverage: float) -> Rejection:
+    """Keep a share of the rows, the most certain first; of equally certain ones the first.
+
+    Args:
+        uncertainties: `[n]` each, by name.
+        by: the name of the one that decides.
+        coverage: the share to keep, above 0 and at most 1.
+    """
+    if by not in uncertainties:
+        known = ", ".join(map(repr, uncertainties))
+        raise ValueError(f"by is {by!r}, but it takes one of {known}")
+    uncertainty = uncertainties[by]
+    uncertainty = check_scores(uncertainty, len(uncertainty), by)
+    order = uncertainty.argsort(stable=True)
+    order = order[: count_at_least(check_fraction(coverage, "coverage"), len(order))]
+    kept = torch.zeros_like(uncertainty, dtype=torch.bool)
+    kept[order] = True
+    return Rejection(kept, float(uncertainty[order[-1]]))

@@ -1,0 +1,75 @@
+"""Running sums over Monte Carlo samples: memory does not grow with the number of samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BINS = 1024
+"""Resolution of the histograms from which intervals are read."""
+
+
+class Moments:
+    """Mean and spread over samples, in float64, summed around the first sample.
+
+    Nothing cancels, however close the samples are to each other.
+    """
+
+    def __init__(self, origin: Tensor) -> None:
+        """Begin near the values of the first sample, which is still to be added."""
+        self.origin = origin
+        self.count = 0
+        self.shift = torch.zeros_like(origin)
+        self.squares = torch.zeros_like(origin)
+
+    def add(self, values: Tensor) -> None:
+        """Fold in `[samples, ...]`, whose memory is used up."""
+        self.count += len(values)
+        difference = values.sub_(self.origin)
+        self.shift += difference.sum(0)
+        self.squares += difference.square_().sum(0)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean so far."""
+        return self.origin + self.shift / self.count
+
+    @property
+    def spread(self) -> Tensor:
+        """The sum of squares around the mean."""
+        return (self.squares - self.shift.square() / self.count).clamp_min(0.0)
+
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviation between samples; 0 for one sample."""
+        return (self.spread / max(self.count - 1, 1)).sqrt()
+
+
+class Histogram:
+    """How many samples had a probability in each of 1024 bins."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.counts = like.new_zeros(*like.shape, BINS, dtype=torch.int32)
+
+    def add(self, probabilities: Tensor) -> None:
+        """Count `[samples, ...]`."""
+        bins = (probabilities * BINS).long().clamp_(max=BINS - 1).movedim(0, -1)
+        self.counts.scatter_add_(-1, bins, torch.ones_like(bins, dtype=torch.int32))
+
+
+def central_interval(counts: Tensor | None, samples: int, level: float) -> tuple[Tensor, Tensor]:
+    """The ends of the interval that holds the middle of the samples, each to a bin's width."""
+    check_level(level)
+    if counts is None:
+        raise ValueError("intervals were not kept: call predict(..., intervals=True)")
+    share = counts.cumsum(-1).double() / samples
+    tail = (1.0 - level) / 2.0
+    low = (share < tail).sum(-1)
+    high = (share < 1.0 - tail).sum(-1) + 1
+    return low.double() / BINS, high.clamp(max=BINS).double() / BINS
+
+
+def check_level(level: float) -> None:
+    """Raise unless an interval can hold this share."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1; got {level}")

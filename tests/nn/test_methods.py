@@ -112,8 +112,11 @@ def test_connections_take_every_option_of_the_settings():
     assert later.symmetric
     assert not later.self_loops
     assert not later.before_normalisation
+    general = build("GCN-BBGDC", blocks="pair")
+    assert all(layer.sampler.pairs for layer in general.layers)
     later = build("GCN-BBGDC", blocks="feature", mask="before").layers[1].sampler
     assert later.blocks is None
+    assert not later.pairs
     assert later.before_normalisation
 
 

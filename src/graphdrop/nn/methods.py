@@ -55,8 +55,9 @@ def _nodes(rate: Rate, settings: ModelSettings) -> Sampler:  # noqa: ARG001
 def _connections(rate: Rate, settings: ModelSettings) -> Sampler:
     return GraphDropConnect(
         rate,
-        blocks=None if settings.blocks == "feature" else settings.blocks,
+        blocks=None if isinstance(settings.blocks, str) else settings.blocks,
         first_blocks=None if settings.first_blocks == "feature" else settings.first_blocks,
+        pairs=settings.blocks == "pair",
         symmetric=settings.symmetric,
         self_loops=settings.self_loops,
         before_normalisation=settings.mask == "before",

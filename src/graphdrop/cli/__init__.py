@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import graphdrop
-from graphdrop.cli import data, demo, report, reproduce, runs, train
+from graphdrop.cli import data, demo, report, reproduce, runs, search, train
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"
@@ -24,6 +24,7 @@ demo.add_to(app)
 train.add_to(app)
 runs.add_to(app)
 reproduce.add_to(app)
+search.add_to(app)
 report.add_to(app)
 app.add_typer(data.app, name="data")
 

@@ -54,6 +54,13 @@ class Line:
     epochs: int
     done: dict[str, Record] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
+    later: int = 0
+    """Runs that follow, of which it is not known yet which."""
+
+    @property
+    def total(self) -> int:
+        """All its runs, those that follow among them."""
+        return len(self.keys) + self.later
 
     @property
     def seconds(self) -> list[float]:
@@ -75,12 +82,18 @@ class LiveTable(Display):
         lines: by the name of each cell; runs that were there before are among the done.
         jobs: how many runs are made at once.
         console: where it is shown; stderr by default.
+        column: what the `accuracy` of a line is called.
     """
 
     def __init__(
-        self, title: str, lines: Mapping[str, Line], jobs: int, console: Console | None = None
+        self,
+        title: str,
+        lines: Mapping[str, Line],
+        jobs: int,
+        console: Console | None = None,
+        column: str = "mean accuracy",
     ) -> None:
-        self.title, self.lines, self.jobs = title, lines, jobs
+        self.title, self.lines, self.jobs, self.column = title, lines, jobs, column
         self._console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
         self._names = {key: name for name, line in lines.items() for key in line.keys}
         self._live: Live | None = None
@@ -133,7 +146,7 @@ class LiveTable(Display):
     def summary(self) -> str:
         """How far it is, in one line."""
         done = sum(len(line.done) for line in self.lines.values())
-        total = sum(len(line.keys) for line in self.lines.values())
+        total = sum(line.total for line in self.lines.values())
         others = f"; {len(self._elsewhere)} made by another process" if self._elsewhere else ""
         return f"{self.title}: {done} of {total} runs, {self._time_left()}{others}"
 
@@ -146,12 +159,12 @@ class LiveTable(Display):
         """One line per cell."""
         table = Table(box=box.SIMPLE_HEAD, title=self.summary(), title_justify="left")
         table.add_column("cell")
-        for column in ("runs", "mean accuracy", "epoch"):
+        for column in ("runs", self.column, "epoch"):
             table.add_column(column, justify="right")
         for name, line in self.lines.items():
             accuracy = "" if line.accuracy is None else f"{100 * line.accuracy:.2f}"
             epochs = ", ".join(f"{epoch}/{line.epochs}" for epoch in line.running.values())
-            table.add_row(name, f"{len(line.done)}/{len(line.keys)}", accuracy, epochs)
+            table.add_row(name, f"{len(line.done)}/{line.total}", accuracy, epochs)
         return table
 
     def seconds_left(self) -> float | None:
@@ -163,7 +176,7 @@ class LiveTable(Display):
         for line in self.lines.values():
             times = line.seconds or everything
             begun = sum(min(1.0, epoch / line.epochs) for epoch in line.running.values())
-            left += (len(line.keys) - len(line.done) - begun) * sum(times) / len(times)
+            left += (line.total - len(line.done) - begun) * sum(times) / len(times)
         return max(0.0, left) / self.jobs
 
     def _time_left(self) -> str:

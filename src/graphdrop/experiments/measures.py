@@ -30,17 +30,19 @@ def measures(trainer: Trainer) -> dict[str, Any]:
     also scored as it predicts with Monte Carlo samples (`sampled`); the curves are then of these.
     """
     config = trainer.config
-    found: dict[str, Any] = {
-        part: scores(_predicted(trainer, config, part), _labels(trainer, part), config)
-        for part in ("train", "validation", "test")
-    }
+    found: dict[str, Any] = part_scores(trainer, config, "train", "validation", "test")
     if config.predict.masks not in _MONTE_CARLO and _can_sample(trainer):
         config = sampling(config)
-        found["sampled"] = {
-            part: scores(_predicted(trainer, config, part), _labels(trainer, part), config)
-            for part in ("validation", "test")
-        }
+        found["sampled"] = part_scores(trainer, config, "validation", "test")
     return found | {"curves": curves(_predicted(trainer, config, "test"), trainer, config)}
+
+
+def part_scores(trainer: Trainer, config: Config, *parts: str) -> dict[str, Any]:
+    """Scores on some parts of the split, by part."""
+    return {
+        part: scores(_predicted(trainer, config, part), _labels(trainer, part), config)
+        for part in parts
+    }
 
 
 def sampling(config: Config) -> Config:

@@ -19,7 +19,7 @@ import torch
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
 from graphdrop.experiments.keys import run_key, settled
-from graphdrop.experiments.measures import compact, measures, thinned
+from graphdrop.experiments.measures import compact, measures, part_scores, thinned
 from graphdrop.experiments.store import Record
 from graphdrop.metrics import TotalVariation
 from graphdrop.predict.predictive import PREDICTION_STEP
@@ -37,13 +37,18 @@ STRETCH = 10
 
 
 def perform(
-    config: Config, *, watch: bool = False, on_epoch: Callable[[int], None] = lambda _: None
+    config: Config,
+    *,
+    watch: bool = False,
+    blind: bool = False,
+    on_epoch: Callable[[int], None] = lambda _: None,
 ) -> Record:
     """Train, measure, and say what came out; a run that diverged is a result, too.
 
     Args:
         config: all settings of the run.
         watch: follow the total variation of every hidden layer.
+        blind: keep no figure but the scores on the validation nodes.
         on_epoch: called with the number of every epoch that is done.
     """
     start = time.monotonic()
@@ -68,12 +73,16 @@ def perform(
         "epochs": result.epochs,
         "selected_epoch": result.selected_epoch,
         "drop_rates": result.drop_rates,
-        **measures(trainer),
-        "kl": kl_course(trainer),
-        "seconds_per_epoch": seconds_per_epoch(trainer.journal.lines),
-        "peak_megabytes": _peak_megabytes(),
-        "seconds": round(time.monotonic() - start, 3),
     }
+    if blind:
+        found |= part_scores(trainer, config, "validation")
+    else:
+        found |= measures(trainer) | {
+            "kl": kl_course(trainer),
+            "seconds_per_epoch": seconds_per_epoch(trainer.journal.lines),
+            "peak_megabytes": _peak_megabytes(),
+        }
+    found["seconds"] = round(time.monotonic() - start, 3)
     if follower.smoothing is not None:
         found["total_variation"] = follower.smoothing.course()
     return record | dict(compact(found))

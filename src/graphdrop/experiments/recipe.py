@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,11 +20,13 @@ OWN_SPLIT = "run"
 """As `data.split_seed` in a recipe: every run draws its own split, from its seed."""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A table of a recipe's file: unknown names are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Row(_Part):
+class Row(Part):
     """A line of a table or of a figure: a method, and what is set for it."""
 
     name: str
@@ -32,36 +34,54 @@ class Row(_Part):
     """The method's name, if it is not the row's."""
     set: Values = {}
 
+    @property
+    def uses(self) -> str:
+        """The name of its method."""
+        return self.method or self.name
 
-class Rule(_Part):
-    """Settings for the cells of some methods, datasets or depths; of all where none is named."""
 
+class Filter(Part):
+    """Which cells something is about: of some rows, methods, datasets or depths, or of all."""
+
+    rows: list[str] | None = None
     methods: list[str] | None = None
     datasets: list[str] | None = None
     layers: list[int] | None = None
-    set: Values
 
-    def fits(self, method: str, dataset: str, layers: int) -> bool:
+    def fits(self, row: Row, dataset: str, layers: int) -> bool:
         """Whether it is about this cell."""
-        asked = ((self.methods, method), (self.datasets, dataset), (self.layers, layers))
+        asked = (
+            (self.rows, row.name),
+            (self.methods, row.uses),
+            (self.datasets, dataset),
+            (self.layers, layers),
+        )
         return all(wanted is None or is_ in wanted for wanted, is_ in asked)
 
 
-class Quick(_Part):
+class Rule(Filter):
+    """Settings for the cells that it is about."""
+
+    set: Values
+
+
+class Quick(Part):
     """The reduced form: fewer runs, and settings over all others."""
 
     runs: Annotated[int, Field(ge=1)]
     set: Values = {}
 
 
-class Recipe(_Part):
+class Recipe(Part):
     """The runs of a target. Later settings win: the rules in order, the row's, the quick ones.
 
-    `base` names another recipe, whose rules and quick form come first.
+    `base` names another recipe, whose rules and quick form come first; `found` a search, whose
+    winners are rules after all others.
     """
 
     title: str
     base: str | None = None
+    found: str | None = None
     runs: Annotated[int, Field(ge=1)]
     first_seed: Annotated[int, Field(ge=0)]
     datasets: list[str]
@@ -74,6 +94,7 @@ class Recipe(_Part):
     def cells(self, *, runs: int | None = None, quick: bool = False) -> list[Cell]:
         """Every cell with the settings of its runs; `runs` in place of the recipe's own number."""
         count = runs or (self.quick.runs if quick else self.runs)
+        over = self.quick.set if quick else {}
         seeds = range(self.first_seed, self.first_seed + count)
         columns = itertools.product(self.datasets, self.layers)
         return [
@@ -81,20 +102,25 @@ class Recipe(_Part):
                 row.name,
                 dataset,
                 layers,
-                tuple(self._config(row, dataset, layers, seed, quick) for seed in seeds),
+                tuple(
+                    settled_run(self.rules, row, dataset, layers, seed=seed, over=over)
+                    for seed in seeds
+                ),
             )
             for (dataset, layers), row in itertools.product(columns, self.rows)
         ]
 
-    def _config(self, row: Row, dataset: str, layers: int, seed: int, quick: bool) -> Config:
-        method = row.method or row.name
-        fitting = [rule.set for rule in self.rules if rule.fits(method, dataset, layers)]
-        cell = {"data": {"dataset": dataset}, "model": {"method": method, "layers": layers}}
-        over = self.quick.set if quick else {}
-        asked = merged({"seed": seed}, *fitting, row.set, over, cell)
-        if asked["data"].get("split_seed") == OWN_SPLIT:
-            asked["data"]["split_seed"] = seed
-        return settings.settle(asked)
+
+def settled_run(
+    rules: Sequence[Rule], row: Row, dataset: str, layers: int, *, seed: int, over: Values
+) -> Config:
+    """All settings of one run of a cell; `over` comes after those of the rules and of the row."""
+    fitting = [rule.set for rule in rules if rule.fits(row, dataset, layers)]
+    cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, "layers": layers}}
+    asked = merged({"seed": seed}, *fitting, row.set, over, cell)
+    if asked["data"].get("split_seed") == OWN_SPLIT:
+        asked["data"]["split_seed"] = seed
+    return settings.settle(asked)
 
 
 @dataclass(frozen=True)
@@ -119,29 +145,57 @@ class Cell:
 
 def names() -> list[str]:
     """Every recipe there is, such as `table1-paper`."""
-    return sorted(p.name.removesuffix(".toml") for p in _folder().iterdir())
+    return toml_names(_folder())
+
+
+def toml_names(folder: Any) -> list[str]:
+    """The names of the TOML files in a folder, without their ending."""
+    files_in = [path.name for path in folder.iterdir()]
+    return sorted(name.removesuffix(".toml") for name in files_in if name.endswith(".toml"))
 
 
 def read_recipe(name: str) -> Recipe:
     """The recipe of this name, such as `table1-paper`, with all that it takes from its base."""
+    return checked(Recipe, _read(name), f"the recipe {name}.toml")
+
+
+P = TypeVar("P", bound=Part)
+
+
+def checked(kind: type[P], values: Mapping[str, Any], what: str) -> P:
+    """The values of a file as what they are to be; all that is wrong is said in one error."""
     try:
-        return Recipe.model_validate(_read(name))
+        return kind.model_validate(values)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, one['loc']))} ({one['msg'].lower()})" for one in error.errors()
         ]
-        raise ValueError(f"the recipe {name}.toml is wrong in {'; '.join(problems)}") from error
+        raise ValueError(f"{what} is wrong in {'; '.join(problems)}") from error
 
 
 def _read(name: str) -> dict[str, Any]:
     values = tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    rules = values.get("rules", [])
+    if (found := values.get("found")) is not None:
+        rules = [*rules, *_winners(name, found)]
     if (base := values.get("base")) is None:
-        return values
+        return values | {"rules": rules}
     under = _read(base)
     return values | {
-        "rules": [*under.get("rules", []), *values.get("rules", [])],
+        "rules": [*under["rules"], *rules],
         "quick": _over(under["quick"], values.get("quick", {})),
     }
+
+
+def _winners(recipe: str, search: str) -> list[dict[str, Any]]:
+    path = _folder() / "found" / f"{search}.toml"
+    if not path.is_file():
+        raise ValueError(
+            f"the recipe {recipe}.toml takes what the search {search} found, and {path} is not "
+            f"there: run `graphdrop search {search} --out {path}`"
+        )
+    rules: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8")).get("rules", [])
+    return rules
 
 
 def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +207,10 @@ def _folder() -> Any:
     return files("graphdrop.experiments") / "recipes"
 
 
-def only(cells: Sequence[Cell], datasets: Sequence[str], methods: Sequence[str]) -> list[Cell]:
+C = TypeVar("C", bound=Cell)
+
+
+def only(cells: Sequence[C], datasets: Sequence[str], methods: Sequence[str]) -> list[C]:
     """The cells of some datasets and methods; of all where none is named."""
     return [
         cell

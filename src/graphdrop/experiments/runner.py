@@ -25,7 +25,7 @@ from graphdrop.config import Config
 from graphdrop.experiments.display import Display, Silent
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.perform import perform
-from graphdrop.experiments.store import Record, Store
+from graphdrop.experiments.store import RUNS, Record, Store
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LOOK_AGAIN = 0.5
@@ -37,6 +37,7 @@ class _Task:
     key: str
     config: Config
     watch: bool
+    blind: bool = False
 
 
 @dataclass(eq=False)
@@ -53,6 +54,7 @@ def run_cells(
     jobs: int = 1,
     *,
     watch: bool = False,
+    blind: bool = False,
     display: Display | None = None,
 ) -> list[Record]:
     """The records of runs with these settings, in this order; those not in the store are made.
@@ -62,17 +64,20 @@ def run_cells(
         store: where finished runs are, and are added.
         jobs: how many processes make runs; if several, each has one thread.
         watch: also follow the total variation of hidden layers.
+        blind: measure nothing on test nodes, for a search; such runs need a store of their own.
         display: how the work is shown; by default not at all.
     """
     if jobs < 1:
         raise ValueError(f"jobs is {jobs}: give the number of processes, at least 1")
     keys = [run_key(config, watch=watch) for config in configs]
-    tasks = {key: _Task(key, config, watch) for key, config in zip(keys, configs, strict=True)}
+    tasks = {
+        key: _Task(key, config, watch, blind) for key, config in zip(keys, configs, strict=True)
+    }
     known = store.records()
     missing = deque(task for key, task in tasks.items() if key not in known)
     display = display or Silent()
     if missing:
-        with _workers(min(jobs, len(missing)), store.folder) as workers, display.showing():
+        with _workers(min(jobs, len(missing)), store) as workers, display.showing():
             _share_out(missing, workers, store, display)
     records = store.records()
     return [records[key] for key in keys]
@@ -136,14 +141,15 @@ def _named(config: Config) -> str:
 
 
 @contextmanager
-def _workers(count: int, folder: Path) -> Iterator[list[_Worker]]:
+def _workers(count: int, store: Store) -> Iterator[list[_Worker]]:
     """So many fresh processes, which are gone afterwards."""
     context = multiprocessing.get_context("spawn")
     workers = []
     with _one_thread_each(count > 1):
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, folder), daemon=True)
+            where = (theirs, store.folder, store.path.name)
+            process = context.Process(target=_work, args=where, daemon=True)
             process.start()
             theirs.close()
             workers.append(_Worker(process, ours))
@@ -173,11 +179,11 @@ def _one_thread_each(wanted: bool) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(connection: Connection[Any, Any], folder: Path) -> None:
+def _work(connection: Connection[Any, Any], folder: Path, file: str = RUNS) -> None:
     """The life of a worker: make the runs it is given until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    store = Store(folder)
+    store = Store(folder, file)
     told = 0.0
 
     def tell(epoch: int) -> None:
@@ -194,7 +200,8 @@ def _work(connection: Connection[Any, Any], folder: Path) -> None:
                 continue
             if task.key not in store.records():
                 try:
-                    store.append(perform(task.config, watch=task.watch, on_epoch=tell))
+                    options = {"watch": task.watch, "blind": task.blind}
+                    store.append(perform(task.config, **options, on_epoch=tell))
                 except (ValueError, OSError) as error:  # such as data that cannot be had
                     connection.send(("failed", str(error)))
                     continue

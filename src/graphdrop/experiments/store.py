@@ -24,11 +24,11 @@ Record = dict[str, Any]
 
 
 class Store:
-    """The runs in a folder, by key."""
+    """The runs in a folder, by key; `file` is the name of the file they are in."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, file: str = RUNS) -> None:
         self.folder = Path(folder)
-        self.path = self.folder / RUNS
+        self.path = self.folder / file
         self._records: dict[str, Record] = {}
         self._read = 0
 

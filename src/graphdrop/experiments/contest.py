@@ -1,0 +1,124 @@
+"""Who wins a cell of a search: all configurations are run once, the best again, and one stays.
+
+All runs are blind: nothing that was measured on test nodes is kept, so nothing of it can decide.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from graphdrop.config import Config
+from graphdrop.experiments.display import Line, LiveTable
+from graphdrop.experiments.runner import run_cells
+from graphdrop.experiments.search import Search, SearchCell, Trial
+from graphdrop.experiments.store import Record, Store
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A configuration and those of its runs that are there."""
+
+    trial: Trial
+    records: list[Record]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over its runs on the validation nodes; a run that diverged counts as 0."""
+        return statistics.fmean(_figure(record, "accuracy", 0.0) for record in self.records)
+
+    @property
+    def nll(self) -> float:
+        """Mean over its runs on the validation nodes; infinite if one diverged."""
+        return statistics.fmean(_figure(record, "nll", math.inf) for record in self.records)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether one of its runs did."""
+        return any("error" in record for record in self.records)
+
+
+def _figure(record: Record, name: str, otherwise: float) -> float:
+    value = record.get("validation", {}).get(name)
+    return otherwise if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell stands: its finalists, the best first, as far as runs are there."""
+
+    cell: SearchCell
+    finalists: list[Standing]
+    tried: int
+    """Configurations that were run."""
+    missing: int
+    """Runs to be made of those known so far."""
+    records: list[Record]
+
+    @property
+    def winner(self) -> Standing | None:
+        """The best configuration, once all have been run, unless even this one diverged."""
+        first = self.finalists[0] if self.finalists else None
+        return None if first is None or self.missing or first.diverged else first
+
+
+def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> Outcome:
+    """How a cell stands with these runs."""
+    tried = [
+        Standing(trial, [records[trial.keys[0]]])
+        for trial in cell.trials
+        if trial.keys[0] in records
+    ]
+    best = _ranked(tried, search.score)[: search.finalists]
+    finalists = [
+        Standing(one.trial, [records[key] for key in one.trial.keys if key in records])
+        for one in best
+    ]
+    runs = sum(len(one.records) for one in finalists)
+    return Outcome(
+        cell,
+        _ranked(finalists, search.score),
+        len(tried),
+        len(cell.trials) - len(tried) + len(finalists) * len(search.seeds) - runs,
+        [records[key] for trial in cell.trials for key in trial.keys if key in records],
+    )
+
+
+def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
+    """The best first; the earlier trial among equals."""
+
+    def place(one: Standing) -> tuple[float, float]:
+        return (-one.accuracy, one.nll) if score == "accuracy" else (one.nll, -one.accuracy)
+
+    return sorted(standings, key=place)
+
+
+def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int) -> None:
+    """Make the runs of these cells that are missing: of all configurations, then of finalists."""
+    for final in (False, True):
+        known = store.records()
+        lines: dict[str, Line] = {}
+        configs: list[Config] = []
+        for cell in cells:
+            runs = {trial.keys[0]: trial.configs[0] for trial in cell.trials}
+            for one in outcome(search, cell, known).finalists if final else []:
+                runs |= dict(zip(one.trial.keys, one.trial.configs, strict=True))
+            lines[cell.name] = _Line(
+                list(runs),
+                cell.configs[0].train.epochs,
+                {key: known[key] for key in runs if key in known},
+                later=0 if final else min(search.finalists, len(runs)) * search.finalist_seeds,
+            )
+            configs += runs.values()
+        display = LiveTable(search.title, lines, jobs, column="best on validation")
+        run_cells(configs, store, jobs, blind=True, display=display)
+
+
+class _Line(Line):
+    @property
+    def accuracy(self) -> float | None:
+        """The best one on the validation nodes, over single runs."""
+        figures = [_figure(record, "accuracy", 0.0) for record in self.done.values()]
+        return max(figures, default=None)

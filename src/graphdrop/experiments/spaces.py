@@ -1,0 +1,72 @@
+"""What a search may draw: settings with their values, for all cells or for some of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from graphdrop.config import Config
+from graphdrop.config.recipes import Settings
+from graphdrop.experiments.recipe import Filter
+
+Value = bool | int | float | str
+Drawn = dict[str, Value]
+"""Values by setting, such as `{"model.dropout": 0.5}`."""
+Bounds = Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)]
+
+
+class Space(Filter):
+    """Settings with the values they may take, in the cells that it is about."""
+
+    choose: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field(default_factory=dict)
+    """One of these, all alike."""
+    log: dict[str, Bounds] = Field(default_factory=dict)
+    """Between these, uniform in the logarithm, to two digits."""
+
+    def draw(self, *coordinates: object) -> Drawn:
+        """A value of every setting, which depends on the coordinates and on nothing else."""
+        drawn: Drawn = {}
+        for key, values in self.choose.items():
+            drawn[key] = values[int(uniform(*coordinates, key) * len(values))]
+        for key, (low, high) in self.log.items():
+            value = low * math.exp(uniform(*coordinates, key) * math.log(high / low))
+            drawn[key] = float(f"{value:.1e}")
+        return drawn
+
+    @property
+    def keys(self) -> list[str]:
+        """The settings it draws."""
+        return [*self.choose, *self.log]
+
+
+def uniform(*coordinates: object) -> float:
+    """A number in [0, 1) that is the same for the same coordinates, wherever and whenever.
+
+    With a setting's name among them, a setting more in a space leaves the others' draws alone.
+    """
+    digest = hashlib.sha256("\n".join(map(str, coordinates)).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def draw(spaces: Iterable[Space], *coordinates: object) -> Drawn:
+    """A value of every setting of some spaces; where two have the same, the later one's."""
+    return {key: value for one in spaces for key, value in one.draw(*coordinates).items()}
+
+
+def values_of(config: Config, keys: Iterable[str]) -> Drawn:
+    """What a run has for some settings."""
+    values = config.model_dump(mode="json")
+    return {key: values[section][name] for key in keys for section, _, name in [key.partition(".")]}
+
+
+def nested(drawn: Mapping[str, Value]) -> Settings:
+    """The same by section and name, such as `{"model": {"dropout": 0.5}}`."""
+    result: Settings = {}
+    for key, value in drawn.items():
+        section, _, name = key.partition(".")
+        result.setdefault(section, {})[name] = value
+    return result

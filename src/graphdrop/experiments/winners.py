@@ -1,0 +1,122 @@
+"""What a search found: a table to look at, and rules that a recipe can take."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from graphdrop.experiments.contest import Outcome, Standing
+from graphdrop.experiments.display import duration
+from graphdrop.experiments.search import Search
+from graphdrop.experiments.spaces import Drawn, nested, values_of
+from graphdrop.report.tables import Table
+
+WIDTH = 48
+COLUMNS = ("configurations", "best settings", "validation", "second best", "seconds per run")
+
+
+def table(search: Search, outcomes: Sequence[Outcome]) -> Table:
+    """Per cell: how many configurations were run, the best one, its scores, and the next."""
+    rows = [(one.cell.name, _line(one)) for one in outcomes]
+    records = [record for one in outcomes for record in one.records]
+    diverged = sum("error" in record for record in records)
+    spent = duration(sum(record["seconds"] for record in records))
+    note = f"{budget(search)} {len(records)} runs, {diverged} diverged; {spent} of computing."
+    return Table(search.title, COLUMNS, rows, note)
+
+
+def budget(search: Search) -> str:
+    """What every cell gets, in words."""
+    seeds = f"{search.seeds[1]} to {search.seeds[-1]}" if search.finalist_seeds else "none more"
+    figure = {"accuracy": "accuracy", "nll": "NLL"}[search.score]
+    return (
+        f"Up to {search.trials} configurations per cell with seed {search.first_seed}, the best "
+        f"{search.finalists} again with seeds {seeds}; best mean validation {figure} wins."
+    )
+
+
+def _line(outcome: Outcome) -> list[tuple[str, ...]]:
+    tried = [f"{outcome.tried} of {len(outcome.cell.trials)}"]
+    if outcome.missing:
+        tried.append(f"{outcome.missing} or more runs missing")
+    if not outcome.finalists:
+        return [tuple(tried), *[("",)] * (len(COLUMNS) - 1)]
+    best, *others = outcome.finalists
+    seconds = sum(record["seconds"] for record in best.records) / len(best.records)
+    return [
+        tuple(tried),
+        tuple(textwrap.wrap(_changed(outcome, best), WIDTH)),
+        scores(best),
+        scores(others[0]) if others else ("",),
+        (f"{seconds:.1f}",),
+    ]
+
+
+def _changed(outcome: Outcome, standing: Standing) -> str:
+    base = outcome.cell.trials[0].drawn
+    new = [f"{key} = {_toml(v)}" for key, v in standing.trial.drawn.items() if v != base[key]]
+    return ", ".join(new) or "as the rules say"
+
+
+def scores(standing: Standing) -> tuple[str, ...]:
+    """Means over seeds, and which configuration it is."""
+    count = len(standing.records)
+    which = f"{count} seed{'s' * (count > 1)}, trial {standing.trial.number}"
+    if standing.diverged:
+        return "diverged", which
+    return f"{100 * standing.accuracy:.2f} %, NLL {standing.nll:.3f}", which
+
+
+def fragment(search: Search, name: str, outcomes: Sequence[Outcome]) -> str:
+    """The winners as rules of a recipe, with all settings that were searched."""
+    told = f"What `graphdrop search {name}` found on validation nodes alone. {budget(search)}"
+    open_cells = [one.cell.name for one in outcomes if one.winner is None]
+    lines = textwrap.wrap(told, 98, initial_indent="# ", subsequent_indent="# ")
+    if open_cells:
+        left = f"No winner yet: {'; '.join(open_cells)}."
+        lines += textwrap.wrap(left, 98, initial_indent="# ", subsequent_indent="# ")
+    methods = {row.name for row in search.rows if row.name == row.uses}
+    # A rule about a method is about all its rows: those of single rows come after it.
+    for one in sorted(outcomes, key=lambda one: one.cell.row not in methods):
+        if one.winner is not None:
+            lines += [
+                "",
+                f"# {one.cell.name}: {', '.join(scores(one.winner))}",
+                *_rule(search, one),
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _rule(search: Search, outcome: Outcome) -> list[str]:
+    cell, winner = outcome.cell, outcome.winner
+    assert winner is not None  # noqa: S101 - only winners have rules
+    row = next(row for row in search.rows if row.name == cell.row)
+    of_method = row.name == row.uses
+    lines = [
+        "[[rules]]",
+        f"{'methods' if of_method else 'rows'} = [{_toml(row.name)}]",
+        f"datasets = [{_toml(cell.dataset)}]",
+        f"layers = [{cell.layers}]",
+    ]
+    for section, inner in nested(_settings(search, outcome, winner)).items():
+        values = ", ".join(f"{name} = {_toml(value)}" for name, value in inner.items())
+        lines.append(f"set.{section} = {{ {values} }}")
+    return lines
+
+
+def _settings(search: Search, outcome: Outcome, winner: Standing) -> Drawn:
+    """All that was searched for any row of this method: the rule of one hides another's wholly."""
+    cell, config = outcome.cell, winner.trial.configs[0]
+    keys = {
+        key
+        for row in search.rows
+        if row.uses == config.model.method
+        for space in search.spaces_of(row, cell.dataset, cell.layers)
+        for key in space.keys
+    }
+    return values_of(config, sorted(keys))
+
+
+def _toml(value: bool | int | float | str) -> str:
+    return json.dumps(value)

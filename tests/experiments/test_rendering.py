@@ -2,68 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from contracts.made_up_records import fill, found_in, record_of
 from graphdrop.experiments import rendering
-from graphdrop.experiments.found import Found, in_store, paper
-from graphdrop.experiments.keys import run_key, settled
-from graphdrop.experiments.measures import AXES, BINS, COVERAGES
+from graphdrop.experiments.found import paper
+from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.measures import AXES
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.store import Store
 from graphdrop.experiments.targets import WITH_RUNS, Request, reproduce
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.report.tables import MINUS
-
-
-def record_of(config, accuracy: float, *, watch: bool = False) -> dict[str, Any]:
-    """A record as a run leaves it, with made-up figures."""
-    scores = {"accuracy": accuracy, "nll": 0.7, "ece": 0.1, "pavpu": 0.6, "aurc": 0.07}
-    record: dict[str, Any] = {
-        "key": run_key(config, watch=watch),
-        "seed": config.seed,
-        "config": settled(config),
-        "data": "0123456789abcdef",
-        "versions": {"graphdrop": "0", "torch": "0"},
-        "drop_rates": [0.4, None, 0.2],
-        "validation": scores,
-        "test": scores,
-        "curves": {
-            "pavpu": {axis.value: [k / 20 * accuracy for k in range(21)] for axis in AXES},
-            "reliability": {
-                "confidence": [None] * BINS,
-                "accuracy": [None, *[accuracy] * (BINS - 1)],
-                "examples": [0, *[3] * (BINS - 1)],
-            },
-            "risk": [1 - accuracy] * COVERAGES,
-        },
-        "kl": {"epochs": [1, 2], "values": [0.5, 0.1 * accuracy]},
-        "seconds_per_epoch": 0.0123,
-        "peak_megabytes": 512.0,
-        "seconds": 60.0,
-    }
-    if config.model.method == "GCN-DO":
-        record["sampled"] = {"test": scores | {"accuracy": accuracy / 2}}
-    if watch:
-        layers = [[0.5, 0.6, None] for _ in range(config.model.layers - 1)]
-        record["total_variation"] = {"epochs": [10, 20, 30], "layers": layers}
-    return record
-
-
-def fill(store: Store, target: str, *, quick: bool = False, runs: int = 2) -> None:
-    recipe, known = read_recipe(f"{target}-paper"), store.records()
-    for number, cell in enumerate(recipe.cells(runs=runs, quick=quick)):
-        for config in cell.configs:
-            record = record_of(config, 0.7 + number / 1000, watch=recipe.watch)
-            if record["key"] not in known:
-                store.append(record)
-
-
-def found_in(store: Store, target: str, **options) -> Found:
-    recipe = read_recipe(f"{target}-paper")
-    cells = [in_store(cell, store, watch=recipe.watch) for cell in recipe.cells(runs=2)]
-    return Found(target, recipe, "paper", False, cells, **options)
 
 
 @pytest.mark.parametrize("target", WITH_RUNS)

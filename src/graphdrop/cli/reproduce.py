@@ -20,7 +20,7 @@ def reproduce(
         typer.Argument(
             metavar="TARGET",
             help="table1, table2, table3, table4, fig-pavpu, fig-tv, fig-depth, local, ablation, "
-            "schematics, or all.",
+            "amortised, general, ood, schematics, or all.",
         ),
     ],
     *,

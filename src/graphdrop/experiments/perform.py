@@ -18,7 +18,9 @@ import torch
 
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
+from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
+from graphdrop.experiments.left_out import LeftOut, detection, without_class
 from graphdrop.experiments.measures import compact, measures, part_scores, thinned
 from graphdrop.experiments.store import Record
 from graphdrop.metrics import TotalVariation
@@ -28,7 +30,7 @@ from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.inputs import load_for
 from graphdrop.train.objective import layers_of
 from graphdrop.train.progress import Progress
-from graphdrop.train.provenance import versions
+from graphdrop.train.provenance import fingerprint, versions
 from graphdrop.train.selection import Selection
 
 POINTS = 40
@@ -54,38 +56,54 @@ def perform(
     start = time.monotonic()
     _forget_peak()
     dataset = _dataset(config.data.model_copy(update={"features": "stored"}))
-    follower = _Follower(on_epoch)
-    trainer = Trainer(config, dataset, progress=follower)
-    if watch:
-        follower.smoothing = Smoothing(trainer)
     record: Record = {
         "key": run_key(config, watch=watch),
         "seed": config.seed,
         "config": settled(config),
-        "data": trainer.fingerprint,
+        "data": fingerprint(dataset.data),
         "versions": versions(),
     }
+    follower = _Follower(on_epoch, watch=watch)
     try:
-        result = trainer.fit()
+        if isinstance(config, LeftOut):
+            found = _left_out(config, dataset, follower)
+        else:
+            found = _whole(config, dataset, follower, blind=blind)
     except DivergedError as error:
-        return record | {"error": str(error), "seconds": round(time.monotonic() - start, 3)}
-    found: dict[str, Any] = {
+        found = {"error": str(error)}
+    found |= {"peak_megabytes": _peak_megabytes(), "seconds": round(time.monotonic() - start, 3)}
+    return record | dict(compact(found))
+
+
+def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool) -> dict[str, Any]:
+    trainer = Trainer(config, dataset, progress=follower)
+    follower.follow(trainer)
+    found = _fitted(trainer)
+    if blind:
+        return found | part_scores(trainer, config, "validation")
+    found |= measures(trainer) | {"kl": kl_course(trainer)}
+    if (rates := edge_rates(trainer)) is not None:
+        found["edge_rates"] = rates
+    if follower.smoothing is not None:
+        found["total_variation"] = follower.smoothing.course()
+    return found
+
+
+def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
+    known, outside = without_class(dataset, config.left_out)
+    trainers = [Trainer(one, known, progress=follower) for one in config.member_configs()]
+    first, *_ = [_fitted(trainer) for trainer in trainers]
+    return first | detection(trainers, config, outside)
+
+
+def _fitted(trainer: Trainer) -> dict[str, Any]:
+    result = trainer.fit()
+    return {
         "epochs": result.epochs,
         "selected_epoch": result.selected_epoch,
         "drop_rates": result.drop_rates,
+        "seconds_per_epoch": seconds_per_epoch(trainer.journal.lines),
     }
-    if blind:
-        found |= part_scores(trainer, config, "validation")
-    else:
-        found |= measures(trainer) | {
-            "kl": kl_course(trainer),
-            "seconds_per_epoch": seconds_per_epoch(trainer.journal.lines),
-            "peak_megabytes": _peak_megabytes(),
-        }
-    found["seconds"] = round(time.monotonic() - start, 3)
-    if follower.smoothing is not None:
-        found["total_variation"] = follower.smoothing.course()
-    return record | dict(compact(found))
 
 
 @lru_cache(maxsize=1)
@@ -98,9 +116,14 @@ class _Follower(Progress):
 
     smoothing: Smoothing | None = None
 
-    def __init__(self, on_epoch: Callable[[int], None]) -> None:
+    def __init__(self, on_epoch: Callable[[int], None], *, watch: bool) -> None:
         super().__init__()
-        self._on_epoch = on_epoch
+        self._on_epoch, self._watch = on_epoch, watch
+
+    def follow(self, trainer: Trainer) -> None:
+        """Look at the layers of this run too, if that is asked for."""
+        if self._watch:
+            self.smoothing = Smoothing(trainer)
 
     def start(self, epochs: int, done: int) -> None:
         """Nothing is shown."""

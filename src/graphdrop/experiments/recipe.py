@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graphdrop import config as settings
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
+from graphdrop.experiments.left_out import LeftOut
 
 Values = dict[str, dict[str, Any]]
 OWN_SPLIT = "run"
@@ -32,6 +33,8 @@ class Row(Part):
     name: str
     method: str = ""
     """The method's name, if it is not the row's."""
+    members: Annotated[int, Field(ge=1)] = 1
+    """Networks of an ensemble, where classes are left out."""
     set: Values = {}
 
     @property
@@ -90,6 +93,8 @@ class Recipe(Part):
     rules: list[Rule] = []
     quick: Quick
     watch: bool = False
+    classes: dict[str, int] = {}
+    """Classes of each dataset, if all of them in turn are left out of training."""
 
     def cells(self, *, runs: int | None = None, quick: bool = False) -> list[Cell]:
         """Every cell with the settings of its runs; `runs` in place of the recipe's own number."""
@@ -103,11 +108,23 @@ class Recipe(Part):
                 dataset,
                 layers,
                 tuple(
-                    settled_run(self.rules, row, dataset, layers, seed=seed, over=over)
+                    run
                     for seed in seeds
+                    for run in self._leaving_out(
+                        row, settled_run(self.rules, row, dataset, layers, seed=seed, over=over)
+                    )
                 ),
             )
             for (dataset, layers), row in itertools.product(columns, self.rows)
+        ]
+
+    def _leaving_out(self, row: Row, config: Config) -> list[Config]:
+        """The run itself, or one without each class."""
+        if not self.classes:
+            return [config]
+        return [
+            LeftOut.model_validate(dict(config) | {"left_out": left_out, "members": row.members})
+            for left_out in range(self.classes[config.data.dataset])
         ]
 
 

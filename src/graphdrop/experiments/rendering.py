@@ -80,7 +80,7 @@ def _in_words(column: str) -> str:
 
 def blocks(found: Found) -> Rendering:
     """Accuracy, seconds per epoch and peak memory by the number of blocks."""
-    return _figures_by_row(
+    return figures_by_row(
         found,
         {
             "seconds per epoch": (lambda r: r["seconds_per_epoch"], 4),
@@ -91,7 +91,7 @@ def blocks(found: Found) -> Rendering:
 
 def variants(found: Found) -> Rendering:
     """Accuracy, NLL and calibration of each variant."""
-    return _figures_by_row(
+    return figures_by_row(
         found,
         {
             "NLL": (lambda r: sampled(r)["nll"], 3),
@@ -105,9 +105,10 @@ def _mean_drop(record: Record) -> float:
     return statistics.fmean(rate for rate in record["drop_rates"] if rate is not None)
 
 
-def _figures_by_row(
+def figures_by_row(
     found: Found, others: Mapping[str, tuple[Callable[[Record], float], int]]
 ) -> Rendering:
+    """A table with a line per cell: its accuracy, and other figures with so many digits."""
     rows = []
     for runs in found.cells:
         name = runs.cell.row if len(found.columns()) == 1 else runs.cell.name
@@ -119,7 +120,7 @@ def _figures_by_row(
 
 def uncertainty(found: Found) -> Rendering:
     """PAvPU over thresholds, reliability and risk-coverage; and the scores in a table."""
-    scores = _figures_by_row(
+    scores = figures_by_row(
         found,
         {
             "accuracy, sampled (%)": (lambda r: 100 * sampled(r)["accuracy"], 2),
@@ -135,7 +136,7 @@ def uncertainty(found: Found) -> Rendering:
         if shown:
             where = f", {_in_words(column)}" if len(found.columns()) > 1 else ""
             panels += _uncertainty_panels(shown, found.axis, where)
-    drawn = _drawn(found, panels, columns=3)
+    drawn = figure_of(found, panels, columns=3)
     if found.axis is not ThresholdAxis.LARGEST:
         drawn = {f"{name}-{found.axis.value}": figure for name, figure in drawn.items()}
     return Rendering(scores.tables, drawn)
@@ -166,15 +167,15 @@ def _uncertainty_panels(shown: Sequence[CellRuns], axis: ThresholdAxis, where: s
         reliability.append(Curve(name, middles, accurate, counts))
         risk.append(Curve(name, coverages, [one["risk"] for one in curves]))
     return [
-        Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu, y_limits=_limits(pavpu, 1)),
+        Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu, y_limits=limits_of(pavpu, 1)),
         Panel(f"Reliability{where}", "confidence", "accuracy", reliability, kind="reliability"),
         Panel(
-            f"Risk and coverage{where}", "coverage", "error rate", risk, y_limits=_limits(risk, 1)
+            f"Risk and coverage{where}", "coverage", "error rate", risk, y_limits=limits_of(risk, 1)
         ),
     ]
 
 
-def _limits(curves: Sequence[Curve], most: float) -> tuple[float, float]:
+def limits_of(curves: Sequence[Curve], most: float) -> tuple[float, float]:
     """What the runs reach, with a margin, within 0 and `most`: few seeds have very wide bands."""
     values = [v for curve in curves for run in curve.runs for v in run if not math.isnan(v)]
     low, high = min(values), max(values)
@@ -195,9 +196,9 @@ def depth(found: Found) -> Rendering:
                 by_run = [[values[k] for values in padded] for k in range(count)]
                 curves.append(Curve(row.name, found.recipe.layers, by_run))
         if curves:
-            title, label, limits = f"Depth, {dataset}", "test accuracy (%)", _limits(curves, 100)
+            title, label, limits = f"Depth, {dataset}", "test accuracy (%)", limits_of(curves, 100)
             panels.append(Panel(title, "layers", label, curves, integer_x=True, y_limits=limits))
-    return Rendering(accuracies(found).tables, _drawn(found, panels))
+    return Rendering(accuracies(found).tables, figure_of(found, panels))
 
 
 def smoothing(found: Found) -> Rendering:
@@ -217,7 +218,7 @@ def smoothing(found: Found) -> Rendering:
             for layer in range(runs.cell.layers - 1)
         ]
         panels.append(Panel(runs.cell.row, "epoch", "total variation / norm", curves))
-    return Rendering(figures=_drawn(found, panels))
+    return Rendering(figures=figure_of(found, panels))
 
 
 def _filled(values: Sequence[float | None], count: int) -> list[float]:
@@ -236,10 +237,13 @@ def local(found: Found) -> Rendering:
             curves.append(Curve(runs.cell.row, courses[0]["epochs"], values))
     label = "KL of a rate, sum over layers (nats)"
     panels = [Panel("Course of the KL", "epoch", label, curves)] if curves else []
-    return Rendering(variants(found).tables, _drawn(found, panels))
+    return Rendering(variants(found).tables, figure_of(found, panels))
 
 
-def _drawn(found: Found, panels: Sequence[Panel], columns: int | None = None) -> dict[str, Figure]:
+def figure_of(
+    found: Found, panels: Sequence[Panel], columns: int | None = None
+) -> dict[str, Figure]:
+    """The target's figure by its name; none without panels."""
     if not panels:
         return {}
     note = f"Mean and 95 % interval over seeds. {found.note()}"

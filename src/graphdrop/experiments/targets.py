@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdrop.experiments import beyond, rendering
 from graphdrop.experiments import recipe as recipes
-from graphdrop.experiments import rendering
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.found import Found, in_store
 from graphdrop.experiments.keys import run_key
@@ -27,6 +27,9 @@ WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
     "fig-depth": rendering.depth,
     "local": rendering.local,
     "ablation": rendering.variants,
+    "amortised": beyond.amortised,
+    "general": beyond.general,
+    "ood": beyond.out_of_distribution,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,

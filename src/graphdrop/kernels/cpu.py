@@ -19,7 +19,8 @@ from torch import Tensor
 from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.graph import Graph
 from graphdrop.kernels import loops
-from graphdrop.kernels.passes import KINDS, Options, Pass, array, empty
+from graphdrop.kernels.buffers import empty
+from graphdrop.kernels.passes import KINDS, Options, Pass, array
 
 
 def supports(mask: Mask) -> bool:

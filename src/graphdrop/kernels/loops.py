@@ -29,7 +29,7 @@ from graphdrop.kernels.multipliers import accumulate, accumulate_slope
 from graphdrop.kernels.tiles import add, dot, prefetch, store, zeros
 
 RUN = 512
-AHEAD = 8  # edges between asking for a row and using it
+AHEAD = 16  # edges between asking for a row and using it
 
 _U32, _U28 = np.uint64(32), np.uint64(28)
 _ONE = np.float32(1.0)
@@ -37,8 +37,9 @@ _MIX = np.uint64(draws.MIX_MULTIPLIER)
 _RANK = np.uint64(draws.RANK_MULTIPLIER)
 _SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
 
-TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS = 1, 2, 4, 8
-"""Flags: rows are sources; one draw for both directions; draws of the source; loops unmasked."""
+TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS, FAR = 1, 2, 4, 8, 16
+"""Flags: rows are sources; one draw for both directions; draws of the source; loops unmasked; rows
+come from memory, so that it pays to ask for them in advance."""
 
 
 def cache_directory() -> Path:
@@ -130,8 +131,9 @@ def sum_rows(
                 stop = min(begin + RUN, end)
                 part = zeros(vectors)
                 for edge in range(begin, stop):
-                    ahead = np.intp(indices[min(edge + AHEAD, last)])
-                    prefetch(source, ahead * x_stride + start, vectors)
+                    if flags & FAR:
+                        ahead = np.intp(indices[min(edge + AHEAD, last)])
+                        prefetch(source, ahead * x_stride + start, vectors)
                     column_id = np.int64(column_ids[edge])
                     rank = np.int64(ranks[edge]) if ranked else np.int64(0)
                     bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
@@ -209,8 +211,9 @@ def sum_rows_and_slopes(
                 part = zeros(vectors)
                 slope = zeros(vectors)
                 for edge in range(begin, stop):
-                    ahead = np.intp(indices[min(edge + AHEAD, last)])
-                    prefetch(source, ahead * x_stride + start, vectors)
+                    if flags & FAR:
+                        ahead = np.intp(indices[min(edge + AHEAD, last)])
+                        prefetch(source, ahead * x_stride + start, vectors)
                     column_id = np.int64(column_ids[edge])
                     rank = np.int64(ranks[edge]) if ranked else np.int64(0)
                     bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
@@ -273,6 +276,7 @@ def sum_rows_and_edge_slopes(
     """As ``sum_rows_and_slopes`` with one keep logit, hence one slope, for every edge."""
     source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
     x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    last = np.intp(indices.size - 1)
     ranked = ranks.size > 0
     named = row_ids.size > 0
     for chunk in prange(chunks.size - 1):
@@ -284,6 +288,9 @@ def sum_rows_and_edge_slopes(
                 stop = min(begin + RUN, end)
                 part = zeros(vectors)
                 for edge in range(begin, stop):
+                    if flags & FAR:
+                        ahead = np.intp(indices[min(edge + AHEAD, last)])
+                        prefetch(source, ahead * x_stride + start, vectors)
                     column_id = np.int64(column_ids[edge])
                     rank = np.int64(ranks[edge]) if ranked else np.int64(0)
                     bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)

@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
-import mmap
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -29,8 +27,8 @@ if "NUMBA_THREADING_LAYER" not in os.environ:
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 
 _logger = logging.getLogger("graphdrop")
-_libc = ctypes.CDLL(None)
-HUGE_BYTES = 1 << 24
+NEAR_BYTES = 1 << 21
+"""Features of no more bytes than this stay in the caches of a core."""
 KINDS = list(Kind)
 MAX_EXPONENT = 709.0  # of a float64
 _serial = threading.RLock()
@@ -55,35 +53,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def empty(rows: int, features: int) -> Tensor:
-    """Room for a result, in huge pages where it is large and the system has them.
-
-    Rows are read in no order, so with small pages most reads of a large matrix also miss the
-    table that finds the page.
-    """
-    out = torch.empty(rows, features)
-    size = 4 * rows * features
-    if size >= HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        start = -(-out.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-        end = (out.data_ptr() + size) // mmap.PAGESIZE * mmap.PAGESIZE
-        _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_HUGEPAGE)
-    return out
-
-
-def in_huge_pages(x: Tensor) -> Tensor:
-    """A copy of a float32 matrix in huge pages, where the system has them.
-
-    Worth it once for the features of a graph with a million nodes: the sum over their neighbours
-    then takes two thirds of the time.
-    """
-    if x.dim() != 2 or x.dtype != torch.float32 or not x.is_cpu:
-        raise ValueError(
-            "x must be a float32 matrix on the CPU; "
-            f"got {x.dtype} of shape {tuple(x.shape)} on {x.device}"
-        )
-    return empty(*x.shape).copy_(x.detach())
 
 
 def array(tensor: Tensor) -> NDArray[Any]:
@@ -154,12 +123,13 @@ class Pass:
         features = x.shape[1]
         blocks = 1 if self.kind in (Kind.NONE, Kind.MEAN) else self.blocks
         x_array, out_array = array(x), out.numpy()
+        flags = self.flags | (loops.FAR if x_array.nbytes > NEAR_BYTES else 0)
         enter()
         with one_at_a_time():
             for vectors, start, tail in _tiling(features):
                 channel = _channel(features, blocks, start, len(vectors) * tiles.LANES)
                 loop(
-                    vectors, channel, rule, *self.arrays, *self.key, self.flags,
+                    vectors, channel, rule, *self.arrays, *self.key, flags,
                     x_array, out_array, start, tail, *more,
                 )  # fmt: skip
 

@@ -28,11 +28,12 @@ def table(search: Search, outcomes: Sequence[Outcome]) -> Table:
 
 def budget(search: Search) -> str:
     """What every cell gets, in words."""
-    seeds = f"{search.seeds[1]} to {search.seeds[-1]}" if search.finalist_seeds else "none more"
+    more = " and ".join(map(str, search.seeds[1:]))
+    again = f", the best {search.finalists} again with {more}" if more else ""
     figure = {"accuracy": "accuracy", "nll": "NLL"}[search.score]
     return (
-        f"Up to {search.trials} configurations per cell with seed {search.first_seed}, the best "
-        f"{search.finalists} again with seeds {seeds}; best mean validation {figure} wins."
+        f"Up to {search.trials} configurations per cell with seed {search.first_seed}{again}; "
+        f"the best mean {figure} on validation nodes wins."
     )
 
 
@@ -46,7 +47,7 @@ def _line(outcome: Outcome) -> list[tuple[str, ...]]:
     seconds = sum(record["seconds"] for record in best.records) / len(best.records)
     return [
         tuple(tried),
-        tuple(textwrap.wrap(_changed(outcome, best), WIDTH)),
+        tuple(textwrap.wrap(_changed(outcome, best) or "as the rules say", WIDTH)),
         scores(best),
         scores(others[0]) if others else ("",),
         (f"{seconds:.1f}",),
@@ -55,8 +56,8 @@ def _line(outcome: Outcome) -> list[tuple[str, ...]]:
 
 def _changed(outcome: Outcome, standing: Standing) -> str:
     base = outcome.cell.trials[0].drawn
-    new = [f"{key} = {_toml(v)}" for key, v in standing.trial.drawn.items() if v != base[key]]
-    return ", ".join(new) or "as the rules say"
+    drawn = standing.trial.drawn.items()
+    return ", ".join(f"{key}={value}" for key, value in drawn if value != base[key])
 
 
 def scores(standing: Standing) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def scores(standing: Standing) -> tuple[str, ...]:
 
 def fragment(search: Search, name: str, outcomes: Sequence[Outcome]) -> str:
     """The winners as rules of a recipe, with all settings that were searched."""
-    told = f"What `graphdrop search {name}` found on validation nodes alone. {budget(search)}"
+    told = f"What `graphdrop search {name} --out FILE` found. {budget(search)}"
     open_cells = [one.cell.name for one in outcomes if one.winner is None]
     lines = textwrap.wrap(told, 98, initial_indent="# ", subsequent_indent="# ")
     if open_cells:

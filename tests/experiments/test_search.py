@@ -12,6 +12,7 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments import search as searches
 from graphdrop.experiments.contest import outcome
+from graphdrop.experiments.display import Line, LiveTable
 from graphdrop.experiments.perform import perform
 from graphdrop.experiments.recipe import Recipe, read_recipe
 from graphdrop.experiments.search import checked_search, read_search
@@ -273,6 +274,12 @@ def test_a_recipe_takes_what_was_found_after_its_own_rules(monkeypatch, tmp_path
     assert recipes.names() == ["on-top", "own"]
     models = [read_recipe(name).cells()[0].configs[0].model for name in ("own", "on-top")]
     assert [(model.dropout, model.hidden) for model in models] == [(0.7, 9), (0.7, 7)]
+
+
+def test_the_time_left_counts_finalists_that_are_not_known_yet():
+    cell = Line(["a", "b"], 10, {"a": {"seconds": 10.0}}, later=4)
+    display = LiveTable("A search", {"cell": cell}, jobs=1)
+    assert display.summary() == "A search: 1 of 6 runs, 50 s left"
 
 
 @pytest.fixture

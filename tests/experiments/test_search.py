@@ -9,10 +9,12 @@ import pytest
 
 from graphdrop.config import explained
 from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.experiments import Store, contest
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments import search as searches
 from graphdrop.experiments.contest import outcome
 from graphdrop.experiments.display import Line, LiveTable
+from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.perform import perform
 from graphdrop.experiments.recipe import Recipe, read_recipe
 from graphdrop.experiments.search import checked_search, read_search
@@ -276,6 +278,28 @@ def test_a_recipe_takes_what_was_found_after_its_own_rules(monkeypatch, tmp_path
     assert [(model.dropout, model.hidden) for model in models] == [(0.7, 9), (0.7, 7)]
 
 
+def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monkeypatch, tmp_path):
+    search, store, asked = made(), Store(tmp_path), []
+
+    def run_cells(configs, store, jobs, *, blind, display):
+        assert blind
+        for config in configs:
+            if (key := run_key(config)) not in store.records():
+                asked.append((config.seed, config.model.dropout, config.model.norm))
+                score = config.model.dropout - 0.01 * (config.model.norm == "row")
+                store.append(record(score, key=key))
+
+    monkeypatch.setattr(contest, "run_cells", run_cells)
+    cells = search.cells()[:1]
+    contest.compete(search, cells, store, jobs=1)
+    drawn = [(t.drawn["model.dropout"], t.drawn["model.norm"]) for t in cells[0].trials]
+    assert asked[:5] == [(50, *one) for one in drawn]
+    best, second, *_ = sorted(drawn, key=lambda one: one[0] - 0.01 * (one[1] == "row"))[::-1]
+    assert asked[5:] == [(seed, *one) for one in (best, second) for seed in (51, 52)]
+    found = outcome(search, cells[0], store.records())
+    assert tuple(found.winner.trial.drawn.values()) == best
+
+
 def test_the_time_left_counts_finalists_that_are_not_known_yet():
     cell = Line(["a", "b"], 10, {"a": {"seconds": 10.0}}, later=4)
     display = LiveTable("A search", {"cell": cell}, jobs=1)
@@ -295,7 +319,7 @@ draw_seed = 1
 trials = 3
 first_seed = 50
 finalists = 1
-finalist_seeds = 1
+finalist_seeds = 0
 [[rules]]
 set.train = {{ epochs = 3, evaluate_every = 1 }}
 set.model.hidden = 4
@@ -313,12 +337,13 @@ def test_the_command_searches_once_and_leaves_no_test_figure(run, small, tmp_pat
     assert code == 0, error
     assert "3 of 3" in out
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["seed"] for line in lines] == [50, 50, 50, 51]
+    assert [line["seed"] for line in lines] == [50, 50, 50]
     for line in lines:
         assert set(line) <= KEPT
         assert "test" not in json.dumps(line["validation"])
     (rule,) = tomllib.loads(winners.read_text())["rules"]
-    assert rule["set"] == {"model": {"dropout": lines[3]["config"]["model"]["dropout"]}}
+    best = min(lines, key=lambda one: (-one["validation"]["accuracy"], one["validation"]["nll"]))
+    assert rule["set"] == {"model": {"dropout": best["config"]["model"]["dropout"]}}
     assert "A small search" in (small / "searches" / "small.md").read_text()
     before = log.read_bytes()
     for more in ((), ("--render-only",)):

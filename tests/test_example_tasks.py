@@ -1,0 +1,37 @@
+"""The examples of the tasks run, and so does every piece of code on their page."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PRINTED = {
+    "multilabel": ["all nodes", "most certain half", "by epistemic part"],
+    "regression": ["outside the disc", "most certain half", "in the disc"],
+    "link_prediction": ["GAE all", "GAE most certain half", "VGAE all", "VGAE most certain half"],
+    "graph_classification": ["all", "most certain half", "most certain tenth"],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_its_scores_and_draws_its_uncertainty(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "picture.png"
+    example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    example["main"](["--quick", "--out", str(picture)])
+    printed = re.sub(r" +", " ", capsys.readouterr().out)
+    for title in PRINTED[name]:
+        assert re.search(rf"^ ?{title}( -?\d+(\.\d+)?){{2,}}$", printed, re.MULTILINE), printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_code_on_the_page_of_tasks_runs() -> None:
+    page = (ROOT / "docs" / "tasks.md").read_text()
+    pieces = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(pieces) == 7
+    names: dict[str, object] = {}
+    for piece in pieces:
+        exec(compile(piece, "docs/tasks.md", "exec"), names)

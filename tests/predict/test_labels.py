@@ -66,7 +66,7 @@ def test_a_label_is_a_choice_between_two_classes() -> None:
     assert isinstance(label, LabelPredictive)
     assert isinstance(classes, Predictive)
     close(label.probabilities, classes.probabilities[:, 1])
-    for name in ("entropy", "aleatoric", "epistemic"):
+    for name in ("entropy", "aleatoric", "epistemic", "least_confidence"):
         close(getattr(label, name), getattr(classes, name))
     close(label.deviation, classes.deviation[:, 1])
     assert torch.equal(label.reject(0.4).kept, classes.reject(0.4).kept)

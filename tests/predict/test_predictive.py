@@ -44,6 +44,7 @@ def test_every_figure_is_that_of_its_definition(
     close(summary.aleatoric, aleatoric)
     close(summary.epistemic, summary.entropy.double() - aleatoric)
     close(summary.deviation, SAMPLES.std(0))
+    close(summary.least_confidence, 1.0 - mean.amax(1))
     assert summary.samples == 3
     assert summary.probabilities.dtype == torch.float32
 

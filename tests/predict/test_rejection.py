@@ -24,14 +24,11 @@ def an_answer() -> tuple[Predictive, Tensor]:
 
 
 @pytest.mark.parametrize("coverage", [0.01, 0.25, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("by", ["entropy", "aleatoric", "epistemic", "least-confidence"])
+@pytest.mark.parametrize("by", ["entropy", "aleatoric", "epistemic", "least_confidence"])
 def test_the_error_among_the_kept_is_the_selective_risk(by: str, coverage: float) -> None:
     answer, labels = an_answer()
     kept, threshold = answer.reject(coverage, by)
-    if by == "least-confidence":
-        uncertainty = 1.0 - answer.probabilities.amax(1)
-    else:
-        uncertainty = getattr(answer, by)
+    uncertainty = getattr(answer, by)
     wrong = (answer.classes != labels)[kept].double().mean()
     risk = selective_risk(answer.probabilities, labels, coverage, uncertainty=uncertainty)
     assert wrong.item() == pytest.approx(risk.item())
@@ -74,8 +71,8 @@ def test_a_row_of_labels_is_as_uncertain_as_its_labels_together() -> None:
     answer = LabelPredictive(probabilities, torch.zeros(3, 2), torch.zeros(3, 2), 3)
     assert answer.reject(0.3).kept.tolist() == [False, False, True]
     assert answer.reject(0.6).kept.tolist() == [True, False, True]
-    assert answer.reject(0.6, "least-confidence").kept.tolist() == [False, True, True]
-    assert answer.reject(0.6, "least-confidence").threshold == pytest.approx(0.4)
+    assert answer.reject(0.6, "least_confidence").kept.tolist() == [False, True, True]
+    assert answer.reject(0.6, "least_confidence").threshold == pytest.approx(0.4)
     links = LabelPredictive(probabilities[:, 0], torch.zeros(3), torch.zeros(3), 3)
     assert links.reject(0.6).kept.tolist() == [False, True, True]
 

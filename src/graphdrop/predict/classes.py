@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphdrop.predict.rejection import Rejection, most_certain
-from graphdrop.predict.running import Histogram, Moments, central_interval
+from graphdrop.predict.running import Histogram, Moments
+from graphdrop.predict.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
-class Predictive:
+class Predictive(Uncertainty):
     """A predictive distribution over classes for every node, from Monte Carlo samples."""
 
     probabilities: Tensor
@@ -39,35 +39,14 @@ class Predictive:
 
     @property
     def entropy(self) -> Tensor:
-        """Entropy of the mean distribution, in nats: the whole uncertainty."""
+        """Entropy of the mean distribution, in nats, ``[nodes]``: the whole uncertainty."""
         entropy: Tensor = torch.special.entr(self.probabilities).sum(1)
         return entropy
 
     @property
-    def aleatoric(self) -> Tensor:
-        """What is left if the network were known: the mean of the samples' entropies."""
-        return self.expected_entropy
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Mutual information between the label and the network: what more data would settle."""
-        return (self.entropy - self.expected_entropy).clamp_min(0.0)
-
-    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval of each class's probability over samples, to 1/1024: low and high."""
-        return central_interval(self._histogram, self.samples, level)
-
-    def reject(self, coverage: float = 0.9, by: str = "entropy") -> Rejection:
-        """Keep the most certain share of the nodes, and refuse to answer for the others.
-
-        Args:
-            coverage: the share to keep, above 0 and at most 1; it is met to within one node.
-            by: the uncertainty that decides: ``"entropy"``, ``"aleatoric"``, ``"epistemic"``, or
-                ``"least-confidence"``, one minus the highest probability.
-        """
-        scores = {name: getattr(self, name) for name in ("entropy", "aleatoric", "epistemic")}
-        scores["least-confidence"] = 1.0 - self.probabilities.amax(1)
-        return most_certain(scores, by, coverage)
+    def least_confidence(self) -> Tensor:
+        """One minus the highest mean probability, ``[nodes]``."""
+        return 1.0 - self.probabilities.amax(1)
 
 
 class ClassSummary:

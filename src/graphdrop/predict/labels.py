@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphdrop.predict.rejection import Rejection, most_certain
-from graphdrop.predict.running import Histogram, Moments, central_interval
+from graphdrop.predict.running import Histogram, Moments
+from graphdrop.predict.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
-class LabelPredictive:
+class LabelPredictive(Uncertainty):
     """The probability of a yes in every entry of a network's output, from Monte Carlo samples.
 
     All shapes are that of the output: ``[nodes, labels]``, ``[links]``.
@@ -42,33 +42,9 @@ class LabelPredictive:
         return entropy
 
     @property
-    def aleatoric(self) -> Tensor:
-        """What is left if the network were known: the mean of the samples' entropies."""
-        return self.expected_entropy
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Mutual information between each entry and the network: what more data would settle."""
-        return (self.entropy - self.expected_entropy).clamp_min(0.0)
-
-    def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval of each probability over samples, to 1/1024: low and high."""
-        return central_interval(self._histogram, self.samples, level)
-
-    def reject(self, coverage: float = 0.9, by: str = "entropy") -> Rejection:
-        """Keep the most certain share of the rows, and refuse to answer for the others.
-
-        A row with several labels is as uncertain as its labels together: their sum.
-
-        Args:
-            coverage: the share to keep, above 0 and at most 1; it is met to within one row.
-            by: the uncertainty that decides: ``"entropy"``, ``"aleatoric"``, ``"epistemic"``, or
-                ``"least-confidence"``, the number of wrong labels that a row expects to have.
-        """
-        scores = {name: getattr(self, name) for name in ("entropy", "aleatoric", "epistemic")}
-        scores["least-confidence"] = torch.minimum(self.probabilities, 1.0 - self.probabilities)
-        rows = {name: score.reshape(len(score), -1).sum(1) for name, score in scores.items()}
-        return most_certain(rows, by, coverage)
+    def least_confidence(self) -> Tensor:
+        """The mean probability of the less likely answer."""
+        return torch.minimum(self.probabilities, 1.0 - self.probabilities)
 
 
 class LabelSummary:

@@ -21,8 +21,10 @@ masked to emulate unsigned shifts); the fused kernel computes the same bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -108,6 +110,12 @@ class Mask:
                 "cannot be shared by both directions of an edge"
             )
 
+    def redrawn(self, key: Tensor, keep_logit: Tensor) -> Mask:
+        """The same mask with another key and, of the same shape, another rate."""
+        other = object.__new__(Mask)  # nothing has to be checked again, of thousands of them
+        vars(other).update(vars(self), key=key, keep_logit=keep_logit)
+        return other
+
     def draws_per_edge(self, features: int) -> int:
         """Number of distinct draws that one edge reads over ``features`` features."""
         if self.blocks is None:
@@ -135,14 +143,24 @@ def _signed(word: int) -> int:
 
 def stream_key(seed: int, step: int = 0, layer: int = 0, sample: int = 0) -> Tensor:
     """Two int64 words that name the stream of one layer in one forward pass."""
-    state = 0
-    words = {"seed": seed, "step": step, "layer": layer, "sample": sample}
-    for name, word in words.items():
-        if not -(1 << 63) <= word <= MASK64:
-            raise ValueError(f"{name} must be a number of 64 bits; got {word}")
-        # the odd constant keeps a zero word from being the identity
-        state = _mix(_mix(word + RANK_MULTIPLIER) ^ state)
+    state = _absorb(_state_of_layer(seed, step, layer), "sample", sample)
     return torch.tensor([_signed(_mix(state ^ 1)), _signed(_mix(state ^ 2))], dtype=torch.int64)
+
+
+@lru_cache(maxsize=64)
+def _state_of_layer(seed: int, step: int, layer: int) -> int:
+    """What the samples of a layer have in common."""
+    state = 0
+    for name, word in (("seed", seed), ("step", step), ("layer", layer)):
+        state = _absorb(state, name, word)
+    return state
+
+
+def _absorb(state: int, name: str, word: int) -> int:
+    if not -(1 << 63) <= word <= MASK64:
+        raise ValueError(f"{name} must be a number of 64 bits; got {word}")
+    # the odd constant keeps a zero word from being the identity
+    return _mix(_mix(word + RANK_MULTIPLIER) ^ state)
 
 
 def uniforms(key: Tensor, count: int) -> Tensor:
@@ -151,16 +169,24 @@ def uniforms(key: Tensor, count: int) -> Tensor:
     For the few numbers a layer needs beside its masks, such as the draw of a keep probability.
     No edge reaches them: the destination is the id that no node may have.
     """
-    if count == 1 and key.device.type == "cpu":  # quicker without tensors, the same bits
-        first, second = (word & MASK64 for word in key.tolist())
-        word = ((SOURCE_ONLY - 1) << 32) ^ first
-        word = (word ^ word >> 32) * MIX_MULTIPLIER + second & MASK64
-        word = (word ^ word >> 32) * MIX_MULTIPLIER & MASK64
-        word ^= word >> 28
-        return torch.tensor([((word >> 12) + 0.5) * 2.0**-52], dtype=torch.float64)
+    if count == 1 and key.device.type == "cpu":
+        return first_uniforms([key])
     index = torch.arange(count, dtype=torch.int64, device=key.device)
     bits = edge_hash(key, torch.full_like(index, SOURCE_ONLY - 1), index)
     return (_shift_right(bits, 12).to(torch.float64) + 0.5) * 2.0**-52
+
+
+def first_uniforms(keys: Sequence[Tensor]) -> Tensor:
+    """``uniforms(key, 1)`` of every key, the same bits: quicker without tensors."""
+    numbers = []
+    for key in keys:
+        first, second = key.tolist()
+        word = ((SOURCE_ONLY - 1) << 32) ^ (first & MASK64)
+        word = (word ^ word >> 32) * MIX_MULTIPLIER + second & MASK64
+        word = (word ^ word >> 32) * MIX_MULTIPLIER & MASK64
+        word ^= word >> 28
+        numbers.append(((word >> 12) + 0.5) * 2.0**-52)
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
 def _shift_right(word: Tensor, bits: int) -> Tensor:
@@ -223,10 +249,15 @@ def drop_threshold(keep_logit: Tensor) -> Tensor:
     """
     logit = keep_logit.detach().to(torch.float64)
     if logit.dim() == 0 and logit.device.type == "cpu":  # one number: quicker without tensors
-        drop_rate = 1.0 / (1.0 + math.exp(min(float(logit), 709.0)))
-        return torch.tensor(math.floor(drop_rate * 2.0**DRAW_BITS + 0.5), dtype=torch.int32)
+        return torch.tensor(drop_threshold_of(float(logit)), dtype=torch.int32)
     drop = torch.sigmoid(-logit)
     return torch.floor(drop * 2.0**DRAW_BITS + 0.5).to(torch.int32)
+
+
+def drop_threshold_of(keep_logit: float) -> int:
+    """``drop_threshold`` of one number."""
+    drop = 1.0 / (1.0 + math.exp(min(keep_logit, 709.0)))
+    return math.floor(drop * 2.0**DRAW_BITS + 0.5)
 
 
 def concrete_logits(dtype: torch.dtype, device: torch.device | None = None) -> Tensor:

@@ -3,5 +3,13 @@
 from graphdrop.kernels.aggregate import Backend, aggregate
 from graphdrop.kernels.buffers import in_huge_pages, release_memory
 from graphdrop.kernels.reference import materialise
+from graphdrop.kernels.samples import aggregate_samples
 
-__all__ = ["Backend", "aggregate", "in_huge_pages", "materialise", "release_memory"]
+__all__ = [
+    "Backend",
+    "aggregate",
+    "aggregate_samples",
+    "in_huge_pages",
+    "materialise",
+    "release_memory",
+]

@@ -62,14 +62,7 @@ def _keep_all(device: torch.device) -> Mask:
 
 def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     backend = backend if isinstance(backend, Backend) else Backend(backend)
-    fits = (
-        x.dtype == torch.float32
-        and graph.value.dtype == torch.float32
-        and x.is_cpu
-        and graph.value.is_cpu
-        and mask.keep_logit.is_cpu
-        and cpu.supports(mask)
-    )
+    fits = is_fused(graph, x, mask)
     if backend is Backend.FUSED and not fits:
         raise ValueError(
             "backend='fused' takes float32 features and weights on the CPU and concrete masks at "
@@ -79,6 +72,18 @@ def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     if backend is Backend.REFERENCE or not fits:
         return reference.aggregate(graph, x, mask)
     return cpu.aggregate(graph, x, mask)
+
+
+def is_fused(graph: Graph, x: Tensor, mask: Mask) -> bool:
+    """Whether the fused kernel takes these."""
+    return (
+        x.dtype == torch.float32
+        and graph.value.dtype == torch.float32
+        and x.is_cpu
+        and graph.value.is_cpu
+        and mask.keep_logit.is_cpu
+        and cpu.supports(mask)
+    )
 
 
 def _check(graph: Graph, x: Tensor, mask: Mask) -> None:

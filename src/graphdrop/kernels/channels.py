@@ -105,6 +105,12 @@ class Concrete(NamedTuple):
     table: Any
 
 
+class ConcretePerSample(NamedTuple):
+    """The same with a table for every sample, one after the other."""
+
+    table: Any
+
+
 class ConcretePerEdge(NamedTuple):
     """Multiply by ``1 / (1 + odds[edge] * table[draw])``."""
 

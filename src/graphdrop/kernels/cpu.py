@@ -13,14 +13,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
 from graphdrop.kernels import loops
 from graphdrop.kernels.buffers import empty
-from graphdrop.kernels.passes import KINDS, Options, Pass, array
+from graphdrop.kernels.passes import Options, Pass, array, options_of
 
 
 def supports(mask: Mask) -> bool:
@@ -34,20 +33,13 @@ def supports(mask: Mask) -> bool:
 
 def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
     """The masked neighbourhood sum of float32 features on the CPU."""
-    blocks = 0 if mask.kind is Kind.NONE else mask.draws_per_edge(x.shape[1])
-    options = [
-        KINDS.index(mask.kind),
-        mask.sharing is Sharing.SOURCE,
-        blocks,
-        mask.symmetric,
-        mask.self_loops,
-        mask.antithetic,
-    ]
-    # a hard mask has no derivative: estimators such as ARM bring their own
-    logit = mask.keep_logit if mask.kind is Kind.CONCRETE else mask.keep_logit.detach()
-    if _is_plain(x):
-        structure = _plain_structure(graph)
-        rest = (structure, logit, mask.key, tuple(options), mask.temperature)
+    options = options_of(mask, x.shape[1])
+    logit = mask.keep_logit
+    if mask.kind is not Kind.CONCRETE and logit.requires_grad:
+        # a hard mask has no derivative: estimators such as ARM bring their own
+        logit = logit.detach()
+    if is_plain(x):
+        rest = (plain_structure(graph), logit, mask.key, options, mask.temperature)
         if torch.is_grad_enabled() and (x.requires_grad or logit.requires_grad):
             return _Aggregate.apply(x, *rest)  # type: ignore[no-any-return, no-untyped-call]
         return _forward(x, *rest)
@@ -61,7 +53,7 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
     )
 
 
-def _is_plain(x: Tensor) -> bool:
+def is_plain(x: Tensor) -> bool:
     """Whether nobody is looking, so that the way through the dispatcher can be saved.
 
     It takes half as long as the sum itself on a graph like Cora. A compiler, a profiler or a
@@ -104,28 +96,41 @@ def _structure(graph: Graph) -> list[Tensor]:
     return known
 
 
-class _WithArrays(list[Tensor]):
-    """A structure that keeps its arrays: making them takes as long as a small graph's sum."""
+class _WithPasses(list[Tensor]):
+    """A structure that keeps its passes: making them takes as long as a small graph's sum."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__(tensors)
-        self.arrays = [tensor.numpy() for tensor in tensors]
+        self.known: dict[tuple[Any, ...], Pass] = {}
 
 
-_with_arrays: WeakKeyDictionary[Graph, _WithArrays] = WeakKeyDictionary()
+_with_passes: WeakKeyDictionary[Graph, _WithPasses] = WeakKeyDictionary()
 
 
-def _plain_structure(graph: Graph) -> _WithArrays:
-    known = _with_arrays.get(graph)
+def plain_structure(graph: Graph) -> _WithPasses:
+    """A graph as a list of tensors, with the passes that have been made over it."""
+    known = _with_passes.get(graph)
     if known is None:
-        known = _with_arrays[graph] = _WithArrays(_structure(graph))
+        known = _with_passes[graph] = _WithPasses(_structure(graph))
     return known
 
 
-def _arrays(structure: list[Tensor]) -> list[NDArray[Any]]:
-    if isinstance(structure, _WithArrays):
-        return structure.arrays
-    return [tensor.numpy() for tensor in structure]
+def pass_over(
+    structure: list[Tensor], options: Options, features: int, transposed: bool = False
+) -> Pass:
+    """The pass over a graph's edges, by destination or by source."""
+    if isinstance(structure, _WithPasses):
+        key = (options, features, transposed)
+        if key not in structure.known:
+            structure.known[key] = _make_pass(structure, *key)
+        return structure.known[key]
+    return _make_pass(structure, options, features, transposed)
+
+
+def _make_pass(structure: list[Tensor], options: Options, features: int, transposed: bool) -> Pass:
+    chosen = options if isinstance(options, tuple) else tuple(options.tolist())
+    tensors = structure[7:14] if transposed else structure[:7]
+    return Pass([tensor.numpy() for tensor in tensors], chosen, features, transposed)
 
 
 # The decorators of torch.library cost several hundred microseconds a call where a list of tensors
@@ -144,9 +149,10 @@ def _forward(
     options: Options,
     temperature: Tensor | float,
 ) -> Tensor:
-    pass_ = Pass(_arrays(structure)[:7], keep_logit, key, options, temperature)
-    out = empty(structure[1].shape[0] - 1, x.shape[1])
-    pass_.run(loops.sum_rows, x, out, pass_.rule())
+    pass_ = pass_over(structure, options, x.shape[1])
+    out = empty(pass_.rows, x.shape[1])
+    rule = pass_.rule(keep_logit, float(temperature))
+    pass_.run(loops.sum_rows, key.tolist(), rule, x, out)
     return out
 
 
@@ -162,17 +168,18 @@ def _backward(
     """Gradients for the input and, unless ``x`` is left out (empty), for the keep logit."""
     edge = structure[14]
     per_edge = keep_logit.dim() == 1
-    transposed_logit = keep_logit[edge] if per_edge else keep_logit
-    arrays = _arrays(structure)[7:14]
-    pass_ = Pass(arrays, transposed_logit, key, options, temperature, transposed=True)
-    out = empty(structure[8].shape[0] - 1, gradient.shape[1])
+    logit, temperature = keep_logit[edge] if per_edge else keep_logit, float(temperature)
+    pass_ = pass_over(structure, options, gradient.shape[1], transposed=True)
+    out = empty(pass_.rows, gradient.shape[1])
     if x.dim() == 1:
-        pass_.run(loops.sum_rows, gradient, out, pass_.rule())
+        rule = pass_.rule(logit, temperature)
+        pass_.run(loops.sum_rows, key.tolist(), rule, gradient, out)
         return out, torch.zeros_like(keep_logit)
     slopes = np.zeros(edge.shape[0] if per_edge else out.shape[0])
     loop = loops.sum_rows_and_edge_slopes if per_edge else loops.sum_rows_and_slopes
-    pass_.run(loop, gradient, out, pass_.rule(signed=True), array(x), slopes)
-    slopes /= pass_.temperature
+    rule = pass_.rule(logit, temperature, signed=True)
+    pass_.run(loop, key.tolist(), rule, gradient, out, array(x), slopes)
+    slopes /= temperature
     if not per_edge:
         return out, torch.tensor(slopes.sum(), dtype=keep_logit.dtype)
     logit_gradient = torch.empty_like(keep_logit)

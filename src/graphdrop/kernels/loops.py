@@ -90,8 +90,8 @@ def _edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: An
     number = np.uint64(rank)
     if flags & SOURCE:
         destination, number = _SOURCE_ONLY, np.uint64(0)
-    word = ((destination << _U32) | source) ^ key0
-    word = (word ^ (word >> _U32)) * _MIX + key1 + number * _RANK
+    word = ((destination << _U32) | source) ^ np.uint64(key0)
+    word = (word ^ (word >> _U32)) * _MIX + np.uint64(key1) + number * _RANK
     word = (word ^ (word >> _U32)) * _MIX
     return word ^ (word >> _U28)
 

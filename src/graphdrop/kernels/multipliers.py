@@ -24,6 +24,7 @@ from graphdrop.kernels.channels import (
     Blocks,
     Concrete,
     ConcretePerEdge,
+    ConcretePerSample,
     Constant,
     ConstantPerEdge,
     Features,
@@ -128,6 +129,9 @@ class _Emitter:
             return splat(self.builder, self.rule_fields["scale"], 1)
         if self.rule is ConstantPerEdge:
             return splat(self.builder, self._per_edge("scale", edge), 1)
+        if self.rule is ConcretePerSample:  # the sample's number stands where the edge's does
+            first = self.builder.shl(edge, I64(TABLE_BITS))
+            self.rule_fields["table"] = self.builder.gep(self.rule_fields["table"], [first])
         emit = {
             Shared: self._shared,
             **dict.fromkeys(EVEN_BLOCKS.values(), self._even_blocks),
@@ -139,7 +143,7 @@ class _Emitter:
 
     @property
     def _relaxed(self) -> bool:
-        return self.rule in (Concrete, ConcretePerEdge)
+        return self.rule in (Concrete, ConcretePerSample, ConcretePerEdge)
 
     def _per_edge(self, field: str, edge: Any) -> Any:
         return self.builder.load(self.builder.gep(self.rule_fields[field], [edge]))
@@ -164,7 +168,7 @@ class _Emitter:
 
     def _relax(self, entries: Any, edge: Any) -> Any:
         """A concrete multiplier from table entries."""
-        if self.rule is Concrete:
+        if self.rule is not ConcretePerEdge:
             return entries
         width = entries.type.count
         one = constants(F32, [1.0] * width)

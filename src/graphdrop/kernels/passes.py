@@ -1,13 +1,12 @@
 """One pass over the edges: a mask's options turned into what the compiled loops take."""
 
-# ruff: noqa: PLR0917 - the same tensors, one by one, as the op takes them
-
 from __future__ import annotations
 
 import logging
 import math
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphdrop import draws
-from graphdrop.draws import Kind
+from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.kernels import channels, loops, tiles
 
 if "NUMBA_THREADING_LAYER" not in os.environ:
@@ -30,12 +29,27 @@ _logger = logging.getLogger("graphdrop")
 NEAR_BYTES = 1 << 21
 """Features of no more bytes than this stay in the caches of a core."""
 KINDS = list(Kind)
+_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
 MAX_EXPONENT = 709.0  # of a float64
-_serial = threading.RLock()
+_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_KEEP = channels.Constant(_ONE)
+_serial, _no_lock = threading.RLock(), nullcontext()
 
 
 Options = Tensor | tuple[int, ...]
 """Kind, source sharing, blocks, symmetric, self-loops masked, antithetic."""
+
+
+def options_of(mask: Mask, features: int) -> tuple[int, ...]:
+    """The options of a mask over so many features."""
+    return (
+        _NUMBER[mask.kind],
+        mask.sharing is Sharing.SOURCE,
+        0 if mask.kind is Kind.NONE else mask.draws_per_edge(features),
+        mask.symmetric,
+        mask.self_loops,
+        mask.antithetic,
+    )
 
 
 class _Process:
@@ -45,6 +59,7 @@ class _Process:
     child = False
     forked = False
     announced = False
+    concurrent = False
 
 
 def _after_fork() -> None:
@@ -63,75 +78,99 @@ def array(tensor: Tensor) -> NDArray[Any]:
 
 
 class Pass:
-    """One pass over the edges: the mask's options turned into what the loops take."""
+    """What passes over one graph with masks of one form have in common.
+
+    ``arrays`` are those of one direction: ``Graph``'s, or the transposed ones.
+    """
 
     def __init__(
         self,
-        arrays: list[NDArray[Any]],
-        keep_logit: Tensor,
-        key: Tensor,
-        options: Options,
-        temperature: Tensor | float,
+        arrays: Sequence[NDArray[Any]],
+        options: tuple[int, ...],
+        features: int,
         transposed: bool = False,
     ) -> None:
-        chosen = options if isinstance(options, tuple) else options.tolist()
-        kind, source, blocks, symmetric, self_loops, antithetic = chosen
-        self.blocks, self.antithetic = int(blocks), bool(antithetic)
-        self.kind = KINDS[kind]
-        self.arrays = arrays
-        self.keep_logit, self.temperature = keep_logit.detach(), float(temperature)
-        self.key = [np.uint64(word & draws.MASK64) for word in key.tolist()]
+        kind, source, blocks, symmetric, self_loops, antithetic = options
+        self.arrays = tuple(arrays)
+        self.rows = arrays[1].shape[0] - 1
+        self.kind, self.antithetic = KINDS[kind], bool(antithetic)
         self.flags = (
             transposed * loops.TRANSPOSED
             | symmetric * loops.SYMMETRIC
             | source * loops.SOURCE
             | (not self_loops) * loops.KEEP_LOOPS
         )
+        drawn = 1 if self.kind in (Kind.NONE, Kind.MEAN) else blocks
+        self.tiles = [
+            (vectors, _channel(features, drawn, start, len(vectors) * tiles.LANES), start, tail)
+            for vectors, start, tail in _tiling(features)
+        ]
 
-    def rule(self, signed: bool = False) -> Any:
+    def rule(self, keep_logit: Tensor, temperature: float, signed: bool = False) -> Any:
         """How a draw becomes a multiplier."""
-        per_edge = self.keep_logit.dim() == 1
         if self.kind is Kind.NONE:
-            return channels.Constant(np.float32(1.0))
+            return _KEEP
+        per_edge = keep_logit.dim() == 1
         if self.kind is Kind.MEAN:
-            keep = torch.sigmoid(self.keep_logit).to(torch.float32).numpy()
+            keep = torch.sigmoid(keep_logit.detach()).to(torch.float32).numpy()
             return channels.ConstantPerEdge(keep) if per_edge else channels.Constant(keep[()])
         if self.kind is Kind.HARD:
-            threshold = draws.drop_threshold(self.keep_logit).numpy()
-            above, below = np.float32(1.0), np.float32(0.0)
-            if self.antithetic:  # k -> 65535 - k: the draws below the mirrored threshold are kept
-                threshold, above, below = (1 << draws.DRAW_BITS) - threshold, below, above
             if per_edge:
-                return channels.HardPerEdge(threshold.astype(np.int32), above, below)
-            return channels.Hard(int(threshold), above, below)
-        # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
-        factors = _concrete_factors(self.temperature)
+                threshold = draws.drop_threshold(keep_logit).numpy()
+                return channels.HardPerEdge(*self._mirrored(threshold))
+            return channels.Hard(*self._mirrored(draws.drop_threshold_of(float(keep_logit))))
         if per_edge:
+            factors = _concrete_factors(temperature)
             table = factors[::-1] if self.antithetic else factors
-            odds = torch.exp(-self.keep_logit.to(torch.float64) / self.temperature)
+            odds = torch.exp(-keep_logit.detach().to(torch.float64) / temperature)
             return channels.ConcretePerEdge(
                 np.ascontiguousarray(table, dtype=np.float32), odds.float().numpy()
             )
-        cold = -float(self.keep_logit) / self.temperature
-        odds_of_all = math.exp(cold) if cold < MAX_EXPONENT else math.inf
-        entries = np.empty(factors.size, dtype=np.float32)
-        loops.fill_table(entries, odds_of_all, factors, self.antithetic, signed)
-        return channels.Concrete(entries)
+        return channels.Concrete(_table(float(keep_logit), temperature, self.antithetic, signed))
 
-    def run(self, loop: Any, x: Tensor, out: Tensor, rule: Any, *more: NDArray[Any]) -> None:
-        """Run a loop over every tile of features."""
-        features = x.shape[1]
-        blocks = 1 if self.kind in (Kind.NONE, Kind.MEAN) else self.blocks
+    def rule_of_samples(self, keep_logits: Sequence[Tensor], temperatures: Sequence[float]) -> Any:
+        """The rules of several masks with one logit each, to be read by the sample's number."""
+        if self.kind is Kind.HARD:
+            thresholds = [draws.drop_threshold_of(float(logit)) for logit in keep_logits]
+            return channels.HardPerEdge(*self._mirrored(np.array(thresholds, dtype=np.int32)))
+        tables = [
+            _table(float(logit), temperature, self.antithetic, signed=False)
+            for logit, temperature in zip(keep_logits, temperatures, strict=True)
+        ]
+        return channels.ConcretePerSample(np.concatenate(tables))
+
+    def _mirrored(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
+        """The threshold, and what stands above and below it."""
+        if self.antithetic:  # k -> 65535 - k: the draws below the mirrored threshold are kept
+            return (1 << draws.DRAW_BITS) - threshold, _ZERO, _ONE
+        return threshold, _ONE, _ZERO
+
+    def run(
+        self, loop: Any, keys: Sequence[Any], rule: Any, x: Tensor, out: Tensor, *more: Any
+    ) -> None:
+        """Run a loop over every tile of features; ``keys`` is the mask's key, or several."""
         x_array, out_array = array(x), out.numpy()
         flags = self.flags | (loops.FAR if x_array.nbytes > NEAR_BYTES else 0)
         enter()
         with one_at_a_time():
-            for vectors, start, tail in _tiling(features):
-                channel = _channel(features, blocks, start, len(vectors) * tiles.LANES)
+            for vectors, channel, start, tail in self.tiles:
                 loop(
-                    vectors, channel, rule, *self.arrays, *self.key, flags,
+                    vectors, channel, rule, *self.arrays, *keys, flags,
                     x_array, out_array, start, tail, *more,
                 )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _table(
+    keep_logit: float, temperature: float, antithetic: bool, signed: bool
+) -> NDArray[np.float32]:
+    """The concrete multiplier of every draw: a rate that does not change needs one table."""
+    # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
+    cold = -keep_logit / temperature
+    odds = math.exp(cold) if cold < MAX_EXPONENT else math.inf
+    entries = np.empty(1 << draws.TABLE_BITS, dtype=np.float32)
+    loops.fill_table(entries, odds, _concrete_factors(temperature), antithetic, signed)
+    return entries
 
 
 @lru_cache(maxsize=16)
@@ -181,11 +220,12 @@ def _channel(features: int, blocks: int, start: int, width: int) -> Any:
 
 def one_at_a_time() -> AbstractContextManager[Any]:
     """A lock where the threading layer cannot take two calls at once (only workqueue cannot)."""
-    try:
-        concurrent = numba.threading_layer() != "workqueue"
-    except ValueError:  # no parallel loop has run yet, so the layer is not chosen
-        concurrent = False
-    return nullcontext() if concurrent else _serial
+    if not _Process.concurrent:
+        try:
+            _Process.concurrent = numba.threading_layer() != "workqueue"
+        except ValueError:  # no parallel loop has run yet, so the layer is not chosen
+            return _serial
+    return _no_lock if _Process.concurrent else _serial
 
 
 def enter() -> None:
@@ -199,7 +239,8 @@ def enter() -> None:
     threads = torch.get_num_threads()
     # a forked process has lost the threads of OpenMP that torch may have started: one needs none
     available = 1 if _Process.child else numba.config.NUMBA_NUM_THREADS
-    numba.set_num_threads(min(threads, available))
+    if numba.get_num_threads() != min(threads, available):
+        numba.set_num_threads(min(threads, available))
     if torch.get_num_threads() != threads:
         # the first call starts Numba's OpenMP threads and thereby sets the number for all of
         # OpenMP, torch included

@@ -199,7 +199,7 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
             np.empty(0, dtype=np.int32) if read.rank is None else read.rank.numpy(),
             np.atleast_1d(threshold.numpy()),
             count,
-            *(np.uint64(word & draws.MASK64) for word in mask.key.tolist()),
+            *mask.key.tolist(),
             mask.symmetric * loops.SYMMETRIC | (mask.sharing is Sharing.SOURCE) * loops.SOURCE,
             sums,
             each,

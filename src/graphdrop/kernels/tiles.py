@@ -192,3 +192,18 @@ def dot(_typing: Any, tile: Any, array: Any, offset: Any, tail: Any) -> Any:
         return builder.extract_element(total, I32(0))
 
     return types.float32(tile, array, types.intp, types.intp), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def rectified(_typing: Any, tile: Any, array: Any, offset: Any, tail: Any) -> Any:
+    """``relu(tile + row)`` with the row at ``offset``."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, array_value, offset, tail = arguments
+        base = data_pointer(context, builder, signature.args[1], array_value)
+        row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
+        total = builder.fadd(value, row)
+        zero = constants(F32, [0.0] * tile.width)
+        return builder.select(builder.fcmp_ordered("<", total, zero), zero, total)
+
+    return tile(tile, array, types.intp, types.intp), emit

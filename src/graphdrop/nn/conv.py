@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, uniforms
+from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, first_uniforms
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate
+from graphdrop.kernels import aggregate, aggregate_samples
 from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.samplers import Draw, DropOut, GraphDropConnect, RandomWalk, Sampler
 
@@ -162,6 +162,77 @@ class GCNLayer(nn.Module):
         dropouts = _masks(self.dropout, graph, draws, layer + DROPOUT_STREAM)
         return map(LayerMasks, dropouts, _masks(self.sampler, graph, draws, layer))
 
+    def several(
+        self,
+        inputs: Sequence[Tensor | SparseFeatures],
+        graph: Graph,
+        draws: Sequence[Draw | None],
+        layer: int,
+        masks: Sequence[LayerMasks],
+        *,
+        relu: bool,
+    ) -> list[Tensor]:
+        """The outputs of several passes, followed by a relu or not.
+
+        Where nothing but the mask of a sum sets them apart, one walk over the edges makes them.
+        """
+        together = self._together(inputs, graph, draws, masks)
+        if together is not None:
+            return self._sum_together(inputs, graph, together, relu)
+        outs = [
+            self(x, graph, draw, layer, own)
+            for x, draw, own in zip(inputs, draws, masks, strict=True)
+        ]
+        return [torch.relu(out) for out in outs] if relu else outs
+
+    def _together(
+        self,
+        inputs: Sequence[Tensor | SparseFeatures],
+        graph: Graph,
+        draws: Sequence[Draw | None],
+        masks: Sequence[LayerMasks],
+    ) -> list[Mask] | None:
+        """The masks, if the passes can be made together and nobody would see a difference."""
+        sampler, own = self.sampler, [mask.sampler for mask in masks if mask.sampler is not None]
+        if (
+            len(own) < max(2, len(masks))
+            or sampler is None
+            or sampler.rescale
+            or isinstance(sampler, DropOut | RandomWalk)
+            or self.dropout is not None
+            or self._pairs
+            or self._forward_hooks
+            or self._forward_pre_hooks
+            or any(draw is None or draw.tape is not None for draw in draws)
+            or torch.is_grad_enabled()
+        ):
+            return None
+        blocks = own[0].draws_per_edge(self.in_features)
+        if self._keeps_product and blocks == 1:
+            return [replace(mask, blocks=1) for mask in own]
+        sparse = isinstance(inputs[0], SparseFeatures)
+        return None if sparse or self._transforms_first(graph, blocks) else own
+
+    def _sum_together(
+        self,
+        inputs: Sequence[Tensor | SparseFeatures],
+        graph: Graph,
+        masks: Sequence[Mask],
+        relu: bool,
+    ) -> list[Tensor]:
+        bias = None if self.bias is None else self.bias.sum(0)
+        if self._keeps_product and masks[0].draws_per_edge(self.in_features) == 1:
+            products = [self._whole_product(x) for x in inputs]
+            if relu:
+                bias = self.weight.new_zeros(self.out_features) if bias is None else bias
+                return aggregate_samples(graph, products, masks, rectified_with=bias)
+            sums = aggregate_samples(graph, products, masks)
+            return sums if bias is None else [out.add_(bias) for out in sums]
+        sums = aggregate_samples(graph, cast("Sequence[Tensor]", inputs), masks)
+        weight, bias = _padded(self.weight, bias)
+        outs = [_dense_product(x, weight, bias)[:, : self.out_features] for x in sums]
+        return [torch.relu_(out) for out in outs] if relu else outs
+
     @property
     def _pairs(self) -> bool:
         return isinstance(self.sampler, GraphDropConnect) and self.sampler.pairs
@@ -251,12 +322,21 @@ def _product(x: Tensor | SparseFeatures, weight: Tensor, bias: Tensor | None = N
     """``X W + c``; the bias is for a dense ``X``."""
     if isinstance(x, SparseFeatures):
         return x.matmul(weight)
+    padded, bias = _padded(weight, bias)
+    return _dense_product(x, padded, bias)[:, : weight.shape[1]]
+
+
+def _padded(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A few columns made a multiple of ``COLUMNS``."""
     columns = weight.shape[1]
     if columns < 2 * COLUMNS and (missing := -columns % COLUMNS):
         weight = nn.functional.pad(weight, (0, missing))
         bias = None if bias is None else nn.functional.pad(bias, (0, missing))
-    out = x @ weight if bias is None else torch.addmm(bias, x, weight)
-    return out[:, :columns]
+    return weight, bias
+
+
+def _dense_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x @ weight if bias is None else torch.addmm(bias, x, weight)
 
 
 def _masks(
@@ -274,11 +354,8 @@ def _masks(
     keys = [draw.key(layer) for draw in together]
     logits = first.keep_logit.expand(len(keys))
     if sampler.rate.num_uniforms:
-        logits = sampler.rate.logit(torch.cat([uniforms(key, 1) for key in keys]))
-    yield from (
-        replace(first, key=key, keep_logit=logit)
-        for key, logit in zip(keys, logits.unbind(), strict=True)
-    )
+        logits = sampler.rate.logit(first_uniforms(keys))
+    yield from map(first.redrawn, keys, logits.unbind())
 
 
 def _with_blocks(mask: Mask | None, blocks: int) -> Mask | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,9 @@ from graphdrop.nn.conv import GCNLayer, Init
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.rates import FixedRate
 from graphdrop.samplers import Draw, DropOut, Sampler, describe_edges
+
+TOGETHER_BYTES = 6 << 20
+"""Samples whose outputs of a layer have so many bytes are made together: they stay in the cache."""
 
 
 class GCN(nn.Module):
@@ -161,16 +166,27 @@ class GCN(nn.Module):
             layer.masks(part, draws, number)  # type: ignore[operator]
             for number, (layer, part) in enumerate(steps)
         ]
-        for draw, *masks in zip(draws, *drawn, strict=True):
-            hidden: Tensor | SparseFeatures = inputs
-            for number, ((layer, part), own) in enumerate(zip(steps, masks, strict=True)):
-                out: Tensor = layer(hidden, part, draw, number, own)
-                if number + 1 < len(steps):
-                    out = torch.relu(out)
-                    if self.residual and _same_width(hidden, out):
-                        out = out + hidden[_positions(part)]  # type: ignore[index]
-                hidden = out
-            yield out
+        passes = zip(draws, *drawn, strict=True)
+        while several := list(islice(passes, self._at_once(parts[0]))):
+            these, *masks = zip(*several, strict=True)
+            hidden: Sequence[Tensor | SparseFeatures] = [inputs] * len(several)
+            for number, (layer, part) in enumerate(steps):
+                inner = number + 1 < len(steps)
+                outs: list[Tensor] = layer.several(  # type: ignore[operator]
+                    hidden, part, these, number, masks[number], relu=inner
+                )
+                if inner and self.residual and _same_width(hidden[0], outs[0]):
+                    own = _positions(part)
+                    outs = [out + x[own] for out, x in zip(outs, hidden, strict=True)]  # type: ignore[index]
+                hidden = outs
+            yield from outs
+
+    def _at_once(self, part: Graph) -> int:
+        """How many passes go side by side; one, where the order of work decides the gradients."""
+        if torch.is_grad_enabled():
+            return 1
+        width = cast("GCNLayer", self.layers[0]).out_features
+        return max(1, TOGETHER_BYTES // max(1, 4 * part.num_dst * width))
 
     def _features(self, x: Tensor | SparseFeatures) -> Tensor | SparseFeatures:
         first = self.layers[0]

@@ -1,0 +1,67 @@
+"""Several masks in one walk over the edges give the bits that each gives alone."""
+
+import pytest
+import torch
+
+from contracts.masked_sums import normal, power_law_edges
+from graphdrop.draws import Kind, Mask, Sharing, stream_key
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate, aggregate_samples, samples
+
+
+def masks_of(kind: Kind, **options: object) -> list[Mask]:
+    return [
+        Mask(kind, torch.tensor(0.4 * sample), stream_key(1, sample=sample), **options)  # type: ignore[arg-type]
+        for sample in range(3)
+    ]
+
+
+@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"blocks": None},
+        {"blocks": 2, "antithetic": True},
+        {"symmetric": True, "self_loops": False},
+        {"sharing": Sharing.SOURCE, "temperature": 0.3},
+    ],
+    ids=str,
+)
+def test_samples_drawn_together_have_the_bits_of_each_alone(
+    kind: Kind, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph.from_edge_index(power_law_edges(300, 2000), 300).rows(torch.arange(7, 290))
+    x, bias, masks = normal(graph.num_src, 20), normal(20, seed=1), masks_of(kind, **options)
+    alone = [torch.relu(aggregate(graph, x, mask) + bias) for mask in masks]
+    monkeypatch.delattr(samples, "aggregate")  # so that they do go together
+    together = aggregate_samples(graph, [x] * 3, masks, rectified_with=bias)
+    assert all(map(torch.equal, together, alone))
+    assert not torch.equal(alone[0], alone[1])
+
+
+def test_samples_may_each_have_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph.from_edge_index(power_law_edges(300, 2000), 300)
+    inputs = [normal(300, 20, seed=sample) for sample in range(3)]
+    inputs[1] = inputs[1].t().contiguous().t()
+    masks = masks_of(Kind.HARD)
+    alone = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
+    monkeypatch.delattr(samples, "aggregate")
+    assert all(map(torch.equal, aggregate_samples(graph, inputs, masks), alone))
+
+
+@pytest.mark.parametrize("apart", ["kinds", "edges", "before"])
+def test_masks_that_cannot_go_together_go_one_by_one(apart: str) -> None:
+    graph = Graph.from_edge_index(power_law_edges(60, 300), 60)
+    x, bias = normal(60, 5), normal(5, seed=1)
+    masks = masks_of(Kind.HARD, before_normalisation=apart == "before")
+    if apart == "kinds":
+        masks[1] = masks_of(Kind.CONCRETE)[1]
+    elif apart == "edges":
+        masks = [
+            Mask(Kind.HARD, normal(graph.num_edges, seed=sample), stream_key(sample))
+            for sample in range(2)
+        ]
+    alone = [torch.relu(aggregate(graph, x, mask) + bias) for mask in masks]
+    together = aggregate_samples(graph, [x] * len(masks), masks, rectified_with=bias)
+    assert all(map(torch.equal, together, alone))

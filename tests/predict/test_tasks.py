@@ -210,7 +210,8 @@ def test_memory_does_not_grow_with_the_number_of_samples(
         return allocations(lambda: predict(model, data, samples, output=output)).peak
 
     one_sample = 8 * 2000 * OUT  # in float64
-    assert peak(120) < peak(40) + one_sample
+    # 96 are more than are under way at once; how groups of samples overlap takes a few either way
+    assert peak(192) < peak(96) + 8 * one_sample
 
 
 def test_what_cannot_be_read_as_asked_is_an_error() -> None:

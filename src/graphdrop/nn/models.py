@@ -179,7 +179,8 @@ class GCN(nn.Module):
                     own = _positions(part)
                     outs = [out + x[own] for out, x in zip(outs, hidden, strict=True)]  # type: ignore[index]
                 hidden = outs
-            yield from outs
+            while outs:  # and keep none of them
+                yield outs.pop(0)
 
     def _at_once(self, part: Graph) -> int:
         """How many passes go side by side; one, where the order of work decides the gradients."""

@@ -1,0 +1,94 @@
+"""Samples that are made together have the bits of single passes, whatever the sampler."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.masked_sums import normal, power_law_edges
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate_samples
+from graphdrop.nn import GCN, conv
+from graphdrop.rates import BetaBernoulliRate, FixedRate
+from graphdrop.samplers import (
+    Draw,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+    Sampler,
+)
+
+NODES, FEATURES = 120, 24
+SAMPLERS: dict[str, Callable[[], Sampler | None]] = {
+    "no sampler": lambda: None,
+    "two blocks": lambda: GraphDropConnect(BetaBernoulliRate(), blocks=2),
+    "a mask per feature": lambda: GraphDropConnect(FixedRate(0.6), blocks=None),
+    "DropEdge": lambda: DropEdge(FixedRate(0.6)),
+    "DropNode, rescaled": lambda: DropNode(FixedRate(0.6), rescale=True),
+    "DropEdge, symmetric": lambda: DropEdge(BetaBernoulliRate(), symmetric=True),
+    "DropOut": lambda: DropOut(FixedRate(0.6)),
+    "random walk": lambda: RandomWalk(FixedRate(0.6)),
+}
+
+
+@pytest.fixture(params=SAMPLERS)
+def sampler(request: pytest.FixtureRequest) -> Sampler | None:
+    return SAMPLERS[request.param]()
+
+
+@pytest.fixture
+def inputs() -> tuple[Tensor, Tensor]:
+    return normal(NODES, FEATURES).relu(), power_law_edges(NODES, 600)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.67])
+@pytest.mark.parametrize("shares", [False, True])
+@torch.no_grad()
+def test_samples_equal_single_passes(
+    sampler: Sampler | None,
+    inputs: tuple[Tensor, Tensor],
+    temperature: float | None,
+    shares: bool,
+) -> None:
+    model = GCN(FEATURES, FEATURES, 5, 3, sampler, residual=True, seed=1).eval()
+    draws = [Draw(3, 4, sample, temperature=temperature) for sample in range(5)]
+    with model.sharing_first_product() if shares else nullcontext():
+        alone = [model(*inputs, draw=draw) for draw in draws]
+        together = list(model.samples(*inputs, draws=draws))
+    assert all(map(torch.equal, together, alone))
+
+
+@torch.no_grad()
+def test_a_hook_sees_every_pass(inputs: tuple[Tensor, Tensor]) -> None:
+    model = GCN(FEATURES, 8, 5, 2, DropEdge(FixedRate(0.6)), seed=1).eval()
+    seen: list[Tensor] = []
+    model.layers[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
+    with model.sharing_first_product():
+        list(model.samples(*inputs, draws=[Draw(0, 0, sample) for sample in range(3)]))
+    assert len(seen) == 3
+    assert any((out < 0.0).any() for out in seen)  # before the relu
+
+
+def test_a_layer_makes_samples_in_one_walk(
+    inputs: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = GCN(FEATURES, 8, 5, 3, GraphDropConnect(FixedRate(0.6), blocks=2), seed=1).eval()
+    walks = []
+
+    def counted(graph: Graph, inputs: Sequence[Tensor], *rest: Any, **options: Any) -> list[Tensor]:
+        walks.append(len(inputs))
+        return aggregate_samples(graph, inputs, *rest, **options)
+
+    monkeypatch.setattr(conv, "aggregate_samples", counted)
+    draws = [Draw(0, 0, sample) for sample in range(4)]
+    with torch.no_grad(), model.sharing_first_product():
+        list(model.samples(*inputs, draws=draws))
+    assert walks == [4, 4, 4]
+    walks.clear()
+    list(model.samples(*inputs, draws=draws))  # gradients keep the order of single passes
+    assert not walks

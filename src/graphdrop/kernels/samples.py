@@ -110,53 +110,57 @@ def sum_rows_of_samples(
     ranked = ranks.size > 0
     named = row_ids.size > 0
     rectifies = bias.size > 0
-    for chunk in prange(chunks.size - 1):
-        for sample in range(keys.shape[0]):
-            key0, key1 = keys[sample, 0], keys[sample, 1]
-            first = np.intp(offsets[sample]) + start
-            for row in range(chunks[chunk], chunks[chunk + 1]):
-                row_id = np.int64(row_ids[row]) if named else np.int64(row)
-                total = zeros(vectors)
-                begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
-                while begin < end:
-                    stop = min(begin + RUN, end)
-                    part = zeros(vectors)
-                    for edge in range(begin, stop):
-                        if flags & FAR:
-                            ahead = np.intp(indices[min(edge + AHEAD, last)])
-                            prefetch(source, ahead * stride + first, vectors)
-                        column_id = np.int64(column_ids[edge])
-                        rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                        bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
-                        offset = np.intp(indices[edge]) * stride + first
-                        if (flags & KEEP_LOOPS) and row_id == column_id:
-                            part = accumulate(
-                                part,
-                                source,
-                                offset,
-                                tail,
-                                values[edge],
-                                bits,
-                                sample,
-                                start,
-                                channel,
-                                Constant(_ONE),
-                            )
-                        else:
-                            part = accumulate(
-                                part,
-                                source,
-                                offset,
-                                tail,
-                                values[edge],
-                                bits,
-                                sample,
-                                start,
-                                channel,
-                                rule,
-                            )
-                    total = add(total, part)
-                    begin = stop
-                if rectifies:
-                    total = rectified(total, bias, start, tail)
-                store(target, sample * out_stride + row * stride + start, total, tail)
+    samples, runs = keys.shape[0], chunks.size - 1
+    apart = offsets.min() != offsets.max()
+    for task in prange(samples * runs):
+        # an input that all share is read a chunk at a time, those of their own one after the other
+        sample = task // runs if apart else task % samples
+        chunk = task % runs if apart else task // samples
+        key0, key1 = keys[sample, 0], keys[sample, 1]
+        first = np.intp(offsets[sample]) + start
+        for row in range(chunks[chunk], chunks[chunk + 1]):
+            row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            total = zeros(vectors)
+            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            while begin < end:
+                stop = min(begin + RUN, end)
+                part = zeros(vectors)
+                for edge in range(begin, stop):
+                    if flags & FAR:
+                        ahead = np.intp(indices[min(edge + AHEAD, last)])
+                        prefetch(source, ahead * stride + first, vectors)
+                    column_id = np.int64(column_ids[edge])
+                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    offset = np.intp(indices[edge]) * stride + first
+                    if (flags & KEEP_LOOPS) and row_id == column_id:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            sample,
+                            start,
+                            channel,
+                            Constant(_ONE),
+                        )
+                    else:
+                        part = accumulate(
+                            part,
+                            source,
+                            offset,
+                            tail,
+                            values[edge],
+                            bits,
+                            sample,
+                            start,
+                            channel,
+                            rule,
+                        )
+                total = add(total, part)
+                begin = stop
+            if rectifies:
+                total = rectified(total, bias, start, tail)
+            store(target, sample * out_stride + row * stride + start, total, tail)

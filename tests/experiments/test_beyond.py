@@ -79,3 +79,11 @@ def test_deviation_is_over_runs_and_the_interval_over_seeds(tmp_path):
     assert accuracy == cell
     (precision,) = dict(rendered.tables["ood-aupr"].rows)["GCN-BBGDC, entropy"][3:]
     assert precision[0] == "30.00 ± 0.00"
+
+
+def test_a_single_run_has_no_deviation(tmp_path):
+    store = Store(tmp_path)
+    cell = next(c for c in read_recipe("ood-paper").cells(runs=1) if c.dataset == "pubmed")
+    store.append(record_of(cell.configs[0], 0.6))
+    rendered = beyond.out_of_distribution(found_in(store, "ood"))
+    assert dict(rendered.tables["ood-accuracy"].rows)[cell.row][3] == ("60.00", "1 run")

@@ -157,6 +157,8 @@ def _over_classes(runs: CellRuns, of: Callable[[Record], float]) -> tuple[str, .
         by_seed.setdefault(record["seed"], []).append(of(record))
     all_ = summarise(runs.figures(of))
     over_seeds = summarise([statistics.fmean(values) for values in by_seed.values()])
+    if all_.count == 1:
+        return f"{all_.mean:.2f}", "1 run"
     runs_ = f"{all_.count} runs, {over_seeds.count} seed{'s' * (over_seeds.count > 1)}"
     if over_seeds.count > 1:
         runs_ = f"95 % CI [{over_seeds.low:.2f}, {over_seeds.high:.2f}], {runs_}"

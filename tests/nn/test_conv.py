@@ -219,3 +219,17 @@ def test_pairs_are_refused_where_their_products_would_fill_the_memory(
     monkeypatch.setattr(conv, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
     with pytest.raises(ValueError, match=r"use GraphDropConnect\(blocks=None\)"):
         layer(x, graph, Draw(1, 1))
+
+
+def test_the_shared_product_is_that_of_its_own_input() -> None:
+    layer, graph, draw = (
+        GCNLayer(FEATURES, OUTPUTS, SAMPLERS["one block"]),
+        TOWN.graph(),
+        Draw(1, 1),
+    )
+    layer.order = Order.TRANSFORM_FIRST
+    one, other = normal(NODES, FEATURES), 2.0 * normal(NODES, FEATURES)
+    wanted = layer(one, graph, draw), layer(other, graph, draw)
+    with layer.keeping_product():
+        found = layer(one, graph, draw), layer(other, graph, draw)
+    assert all(map(torch.equal, found, wanted))

@@ -66,6 +66,8 @@ class TestDropEdgeThatKeepsSelfLoops(TestDropEdge):
 
 class TestDropEdgeBeforeNormalisation(TestDropEdgeThatKeepsSelfLoops):
     before_normalisation = True
+    # a matrix that is normalised after its masking is not linear in the mask
+    test_the_mean_of_samples_approaches_the_expectation = None
 
     def sampler(self, rate: Rate) -> Sampler:
         return DropEdge(rate, before_normalisation=True)
@@ -121,6 +123,8 @@ class TestGraphDropConnectInBothDirections(SamplerContract):
 
 class TestGraphDropConnectBeforeNormalisation(TestGraphDropConnectPerFeature):
     before_normalisation = True
+    # a matrix that is normalised after its masking is not linear in the mask
+    test_the_mean_of_samples_approaches_the_expectation = None
 
     def sampler(self, rate: Rate) -> Sampler:
         return GraphDropConnect(rate, blocks=None, before_normalisation=True)

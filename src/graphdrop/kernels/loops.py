@@ -26,7 +26,7 @@ from graphdrop import draws
 from graphdrop.kernels import channels, multipliers, tiles
 from graphdrop.kernels.channels import Constant
 from graphdrop.kernels.multipliers import accumulate, accumulate_slope
-from graphdrop.kernels.tiles import add, dot, prefetch, store, zeros
+from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
 
 RUN = 512
 AHEAD = 16  # edges between asking for a row and using it
@@ -96,6 +96,63 @@ def _edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: An
     return word ^ (word >> _U28)
 
 
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _row_sum(
+    vectors: Any,
+    channel: Any,
+    rule: Any,
+    sample: Any,
+    row_id: Any,
+    begin: Any,
+    end: Any,
+    indices: Any,
+    values: Any,
+    column_ids: Any,
+    ranks: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    source: Any,
+    stride: Any,
+    first: Any,
+    start: Any,
+    tail: Any,
+) -> Any:
+    """The sum of ``value * mask * x[column]`` over a row's edges; ``x`` lies at ``first``.
+
+    A rule that has several entries is read at the sample's number, or at the edge's if that is
+    negative.
+    """
+    last = np.intp(indices.size - 1)
+    ranked = ranks.size > 0
+    total = zeros(vectors)
+    while begin < end:
+        stop = min(begin + RUN, end)
+        part = zeros(vectors)
+        for edge in range(begin, stop):
+            if flags & FAR:
+                ahead = np.intp(indices[min(edge + AHEAD, last)])
+                prefetch(source, ahead * stride + first, vectors)
+            column_id = np.int64(column_ids[edge])
+            rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+            bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+            offset = np.intp(indices[edge]) * stride + first
+            entry = edge if sample < 0 else sample
+            value = values[edge]
+            if (flags & KEEP_LOOPS) and row_id == column_id:
+                whole = Constant(_ONE)
+                part = accumulate(
+                    part, source, offset, tail, value, bits, entry, start, channel, whole
+                )
+            else:
+                part = accumulate(
+                    part, source, offset, tail, value, bits, entry, start, channel, rule
+                )
+        total = add(total, part)
+        begin = stop
+    return total
+
+
 @_kernel
 def sum_rows(
     vectors: Any,
@@ -119,54 +176,65 @@ def sum_rows(
     """``out[row] = sum of value * mask * x[column]`` over the features of one tile."""
     source, target = x.reshape(-1), out.reshape(-1)
     x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
-    last = np.intp(indices.size - 1)
-    ranked = ranks.size > 0
     named = row_ids.size > 0
     for chunk in prange(chunks.size - 1):
         for row in range(chunks[chunk], chunks[chunk + 1]):
             row_id = np.int64(row_ids[row]) if named else np.int64(row)
-            total = zeros(vectors)
             begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
-            while begin < end:
-                stop = min(begin + RUN, end)
-                part = zeros(vectors)
-                for edge in range(begin, stop):
-                    if flags & FAR:
-                        ahead = np.intp(indices[min(edge + AHEAD, last)])
-                        prefetch(source, ahead * x_stride + start, vectors)
-                    column_id = np.int64(column_ids[edge])
-                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
-                    offset = np.intp(indices[edge]) * x_stride + start
-                    if (flags & KEEP_LOOPS) and row_id == column_id:
-                        part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
-                            Constant(_ONE),
-                        )
-                    else:
-                        part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
-                            rule,
-                        )
-                total = add(total, part)
-                begin = stop
+            total = _row_sum(
+                vectors, channel, rule, -1, row_id, begin, end, indices, values, column_ids, ranks,
+                key0, key1, flags, source, x_stride, start, start, tail,
+            )  # fmt: skip
             store(target, row * out_stride + start, total, tail)
+
+
+@_kernel
+def sum_rows_of_samples(
+    vectors: Any,
+    channel: Any,
+    rule: Any,
+    chunks: Any,
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    row_ids: Any,
+    column_ids: Any,
+    ranks: Any,
+    keys: Any,
+    flags: Any,
+    x: Any,
+    out: Any,
+    start: Any,
+    tail: Any,
+    offsets: Any,
+    bias: Any,
+) -> None:
+    """As ``sum_rows`` to ``out[sample, row]``, each sample with its key, its rule and its ``x``.
+
+    The inputs lie at ``offsets`` from the first. With a bias it is ``relu(bias + sum)``.
+    """
+    source, target = x.reshape(-1), out.reshape(-1)
+    stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    named = row_ids.size > 0
+    rectifies = bias.size > 0
+    samples, runs = keys.shape[0], chunks.size - 1
+    apart = offsets.min() != offsets.max()
+    for task in prange(samples * runs):
+        # an input that all share is read a chunk at a time, those of their own one after the other
+        sample = task // runs if apart else task % samples
+        chunk = task % runs if apart else task // samples
+        key0, key1 = keys[sample, 0], keys[sample, 1]
+        first = np.intp(offsets[sample]) + start
+        for row in range(chunks[chunk], chunks[chunk + 1]):
+            row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
+            total = _row_sum(
+                vectors, channel, rule, sample, row_id, begin, end, indices, values, column_ids,
+                ranks, key0, key1, flags, source, stride, first, start, tail,
+            )  # fmt: skip
+            if rectifies:
+                total = rectified(total, bias, start, tail)
+            store(target, sample * out_stride + row * stride + start, total, tail)
 
 
 @_kernel

@@ -4,27 +4,21 @@ One call serves them all, and where they share their input each row of it is fet
 and the relu that may follow are applied before a result leaves the registers.
 """
 
-# ruff: noqa: PLR0917 - a compiled loop takes its arrays one by one
-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numba import prange
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
 from graphdrop.kernels import cpu
 from graphdrop.kernels.aggregate import aggregate, is_fused
-from graphdrop.kernels.channels import Constant
-from graphdrop.kernels.loops import _ONE, AHEAD, FAR, KEEP_LOOPS, RUN, _edge_bits, _kernel
-from graphdrop.kernels.multipliers import accumulate
+from graphdrop.kernels.loops import sum_rows_of_samples
 from graphdrop.kernels.passes import array, options_of
-from graphdrop.kernels.tiles import LANES, add, prefetch, rectified, store, zeros
+from graphdrop.kernels.tiles import LANES
 
 
 @torch.no_grad()
@@ -77,90 +71,3 @@ def _together(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> 
         and cpu.is_plain(x)
         for x, mask in zip(inputs, masks, strict=True)
     )
-
-
-@_kernel
-def sum_rows_of_samples(
-    vectors: Any,
-    channel: Any,
-    rule: Any,
-    chunks: Any,
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    row_ids: Any,
-    column_ids: Any,
-    ranks: Any,
-    keys: Any,
-    flags: Any,
-    x: Any,
-    out: Any,
-    start: Any,
-    tail: Any,
-    offsets: Any,
-    bias: Any,
-) -> None:
-    """``out[sample, row] = sum of value * mask * x[column]``, each sample with its mask and ``x``.
-
-    The inputs lie at ``offsets`` from the first. With a bias it is ``relu(bias + sum)``.
-    """
-    source, target = x.reshape(-1), out.reshape(-1)
-    stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
-    last = np.intp(indices.size - 1)
-    ranked = ranks.size > 0
-    named = row_ids.size > 0
-    rectifies = bias.size > 0
-    samples, runs = keys.shape[0], chunks.size - 1
-    apart = offsets.min() != offsets.max()
-    for task in prange(samples * runs):
-        # an input that all share is read a chunk at a time, those of their own one after the other
-        sample = task // runs if apart else task % samples
-        chunk = task % runs if apart else task // samples
-        key0, key1 = keys[sample, 0], keys[sample, 1]
-        first = np.intp(offsets[sample]) + start
-        for row in range(chunks[chunk], chunks[chunk + 1]):
-            row_id = np.int64(row_ids[row]) if named else np.int64(row)
-            total = zeros(vectors)
-            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
-            while begin < end:
-                stop = min(begin + RUN, end)
-                part = zeros(vectors)
-                for edge in range(begin, stop):
-                    if flags & FAR:
-                        ahead = np.intp(indices[min(edge + AHEAD, last)])
-                        prefetch(source, ahead * stride + first, vectors)
-                    column_id = np.int64(column_ids[edge])
-                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
-                    offset = np.intp(indices[edge]) * stride + first
-                    if (flags & KEEP_LOOPS) and row_id == column_id:
-                        part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            sample,
-                            start,
-                            channel,
-                            Constant(_ONE),
-                        )
-                    else:
-                        part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            sample,
-                            start,
-                            channel,
-                            rule,
-                        )
-                total = add(total, part)
-                begin = stop
-            if rectifies:
-                total = rectified(total, bias, start, tail)
-            store(target, sample * out_stride + row * stride + start, total, tail)

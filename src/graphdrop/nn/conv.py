@@ -91,7 +91,7 @@ class GCNLayer(nn.Module):
         self.sampler, self.dropout = sampler, dropout
         self.init = Init(init)
         self.order = Order.AUTO
-        self._product: Tensor | None = None
+        self._product: tuple[Tensor | SparseFeatures, Tensor] | None = None  # and of which input
         self._keeps_product = False
         self.weight = nn.Parameter(torch.empty(in_features, out_features))
         blocks = 1
@@ -298,9 +298,9 @@ class GCNLayer(nn.Module):
         drops = self.dropout is not None or isinstance(self.sampler, DropOut)
         if drops or not self._keeps_product:
             return _product(x, self.weight)
-        if self._product is None:
-            self._product = _product(x, self.weight)
-        return self._product
+        if self._product is None or self._product[0] is not x:
+            self._product = x, _product(x, self.weight)
+        return self._product[1]
 
     def _propagate_pairs(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask) -> Tensor:
         width = self.in_features * self.out_features

@@ -7,7 +7,7 @@ of the input with the first layer's weights, which no mask touches, is made once
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -117,7 +117,7 @@ def predict(
         known = ", ".join(map(repr, SUMMARIES))
         raise ValueError(f"output is {output!r}, but it takes one of {known}")
     batches = _batches(data, rows)
-    with _evaluating(model, one_input=len(batches) == 1):
+    with _evaluating(model):
         streams = [
             _outputs(
                 model, batch, rows, _draws(samples, seed, PREDICTION_STEP + number, temperature)
@@ -143,7 +143,7 @@ def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
 
 
 @contextmanager
-def _evaluating(model: nn.Module, one_input: bool) -> Iterator[None]:
+def _evaluating(model: nn.Module) -> Iterator[None]:
     """Within it, a `GCN` evaluates; an attached model is put into its modes by its handle."""
     if not isinstance(model, GCN):
         yield
@@ -151,7 +151,7 @@ def _evaluating(model: nn.Module, one_input: bool) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        with model.sharing_first_product() if one_input else nullcontext():
+        with model.sharing_first_product():
             yield
     finally:
         model.train(was_training)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor
 
 from graphdrop.predict.rejection import Rejection, most_certain
 from graphdrop.predict.running import central_interval
 
 
-class Uncertainty:
+class Uncertainty(ABC):
     """The parts of an entropy, intervals and rejection, for classes and for labels alike."""
 
     expected_entropy: Tensor
@@ -16,14 +18,14 @@ class Uncertainty:
     _histogram: Tensor | None
 
     @property
+    @abstractmethod
     def entropy(self) -> Tensor:
         """Entropy of the mean probabilities, in nats: the whole uncertainty."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def least_confidence(self) -> Tensor:
         """The probability that the more likely answer is wrong."""
-        raise NotImplementedError
 
     @property
     def aleatoric(self) -> Tensor:

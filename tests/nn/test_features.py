@@ -1,6 +1,7 @@
 """Sparse features are what the dense ones are, and never become dense."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from contracts.allocations import allocations
 from contracts.masked_sums import normal
+from graphdrop.graph import Graph
 from graphdrop.nn import GCN, SparseFeatures, features
 from graphdrop.nn.features import drop_dense
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
@@ -21,6 +23,12 @@ def matrix(rows: int = 7, columns: int = 5, seed: int = 1) -> Tensor:
     x = normal(rows, columns, seed=seed) * (normal(rows, columns, seed=seed + 1) > 0.0)
     x[2], x[:, 3] = 0.0, 0.0
     return x
+
+
+def reading(rows: int, nodes: Tensor | None = None) -> Graph:
+    """A graph whose sources are so many nodes, under ids of their own if given."""
+    graph = Graph.from_edge_index(torch.arange(rows).expand(2, -1), rows)
+    return graph if nodes is None else replace(graph, src_ids=nodes, dst_ids=nodes)
 
 
 def dense(x: SparseFeatures) -> Tensor:
@@ -86,7 +94,7 @@ def test_dropout_draws_the_same_for_sparse_and_dense_input(
     x = matrix(columns=40)
     sparse = SparseFeatures.from_tensor(x)
     mask = DropOut(FixedRate(0.6)).mask(sparse.matrix, draw, 3)
-    wanted = drop_dense(x, mask, nodes)
+    wanted = drop_dense(x, mask, reading(7, nodes))
     assert 0.0 < float((wanted / x).nanmean()) < 1.0
     torch.testing.assert_close(dense(sparse.drop(mask, nodes)), wanted)
 
@@ -97,7 +105,7 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
 ) -> None:
     monkeypatch.setattr(features, "GATHERED_BYTES", run * 8 * 3)
     x, weight, gradient = matrix(), normal(2, 3, seed=4), normal(7, 3, seed=5)
-    rate, factor = LearnedRate(0.6), torch.tensor(1.5, requires_grad=True)
+    graph, rate, factor = reading(7), LearnedRate(0.6), torch.tensor(1.5, requires_grad=True)
     sparse = SparseFeatures.from_tensor(x)
     mask = DropOut(rate).mask(sparse.matrix, Draw(1, 2, temperature=0.67), 0)
 
@@ -107,7 +115,7 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
     found = gradients(
         sparse.drop(mask, None).scaled(factor).drop(mask, None).columns(1, 3).matmul(weight)
     )
-    twice = drop_dense(drop_dense(x, mask, None), mask, None) * factor
+    twice = drop_dense(drop_dense(x, mask, graph), mask, graph) * factor
     wanted = gradients(twice[:, 1:3] @ weight)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 

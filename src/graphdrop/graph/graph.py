@@ -230,6 +230,17 @@ class Graph:
         """The number of the edge (u, v) of the same rank for each edge (v, u), or -1, `[E]`."""
         return csr.reverse_edges(self.draw_dst, self.draw_src, self.rank, self.t_edge)
 
+    @cached_property
+    def source_loops(self) -> Graph:
+        """The sources alone, each with a loop under its id: for what acts on nodes one by one."""
+        index = torch.arange(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
+        one = torch.ones(self.num_src, device=index.device)
+        ids = None if self.src_ids is None else self.src_ids.to(index)
+        return Graph(
+            index, index[:-1], one, one, Normalisation.NONE, index, index[:-1], index[:-1], one,
+            dst_ids=ids, src_ids=ids,
+        )  # fmt: skip
+
     def rows(self, rows: Tensor) -> Graph:
         """The part that computes `rows`, given as row numbers or as a bool mask `[num_dst]`.
 

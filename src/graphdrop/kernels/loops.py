@@ -55,7 +55,7 @@ def cache_directory() -> Path:
     return Path(root) / "kernels" / hashlib.sha256(sources).hexdigest()[:16]
 
 
-def _kernel(function: Callable[..., None], parallel: bool = True) -> Any:
+def compiled(function: Callable[..., None], parallel: bool = True) -> Any:
     """Compile for many threads, without the interpreter lock, cached under ``cache_directory``."""
     previous = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
@@ -69,7 +69,7 @@ def _kernel(function: Callable[..., None], parallel: bool = True) -> Any:
     return kernel
 
 
-@partial(_kernel, parallel=False)
+@partial(compiled, parallel=False)
 def fill_table(table: Any, odds: Any, factors: Any, reverse: Any, signed: Any) -> None:
     """``z = 1 / (1 + odds * factor)`` for every entry; signed, ``z - 1`` where that is nearer 0."""
     size = factors.size
@@ -80,7 +80,7 @@ def fill_table(table: Any, odds: Any, factors: Any, reverse: Any, signed: Any) -
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any) -> Any:
+def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any) -> Any:
     """``draws.edge_hash`` of the edge between two ids, as the flags say."""
     destination, source = np.uint64(row), np.uint64(column)
     if flags & TRANSPOSED:
@@ -135,7 +135,7 @@ def _row_sum(
                 prefetch(source, ahead * stride + first, vectors)
             column_id = np.int64(column_ids[edge])
             rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-            bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+            bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
             offset = np.intp(indices[edge]) * stride + first
             entry = edge if sample < 0 else sample
             value = values[edge]
@@ -153,7 +153,7 @@ def _row_sum(
     return total
 
 
-@_kernel
+@compiled
 def sum_rows(
     vectors: Any,
     channel: Any,
@@ -188,7 +188,7 @@ def sum_rows(
             store(target, row * out_stride + start, total, tail)
 
 
-@_kernel
+@compiled
 def sum_rows_of_samples(
     vectors: Any,
     channel: Any,
@@ -237,7 +237,7 @@ def sum_rows_of_samples(
             store(target, sample * out_stride + row * stride + start, total, tail)
 
 
-@_kernel
+@compiled
 def sum_rows_and_slopes(
     vectors: Any,
     channel: Any,
@@ -284,7 +284,7 @@ def sum_rows_and_slopes(
                         prefetch(source, ahead * x_stride + start, vectors)
                     column_id = np.int64(column_ids[edge])
                     rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
                     offset = np.intp(indices[edge]) * x_stride + start
                     if (flags & KEEP_LOOPS) and row_id == column_id:
                         part = accumulate(
@@ -319,7 +319,7 @@ def sum_rows_and_slopes(
             store(target, row * out_stride + start, total, tail)
 
 
-@_kernel
+@compiled
 def sum_rows_and_edge_slopes(
     vectors: Any,
     channel: Any,
@@ -361,7 +361,7 @@ def sum_rows_and_edge_slopes(
                         prefetch(source, ahead * x_stride + start, vectors)
                     column_id = np.int64(column_ids[edge])
                     rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = _edge_bits(row_id, column_id, rank, key0, key1, flags)
+                    bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
                     offset = np.intp(indices[edge]) * x_stride + start
                     if (flags & KEEP_LOOPS) and row_id == column_id:
                         part = accumulate(

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphdrop.draws import DRAW_BITS
-from graphdrop.kernels.loops import _edge_bits, _kernel
+from graphdrop.kernels.loops import compiled, edge_bits
 from graphdrop.kernels.multipliers import _counters, _lane_words
 from graphdrop.kernels.tiles import I16, I32, I64, LANES, call, constants, splat
 
@@ -106,7 +106,7 @@ def count_draws(_typing: Any, lanes: Any, bits: Any, first: Any, count: Any, thr
     return triple(lanes, types.uint64, types.intp, types.intp, types.int32), emit
 
 
-@_kernel
+@compiled
 def tally(
     lanes: Any,
     destinations: Any,
@@ -129,7 +129,7 @@ def tally(
         for edge in range(chunk * edges // CHUNKS, (chunk + 1) * edges // CHUNKS):
             destination, source = np.int64(destinations[edge]), np.int64(sources[edge])
             rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-            bits = _edge_bits(destination, source, rank, key0, key1, flags)
+            bits = edge_bits(destination, source, rank, key0, key1, flags)
             threshold = thresholds[edge] if apart else thresholds[0]
             first = 0
             while first < draws:

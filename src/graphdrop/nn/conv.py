@@ -383,5 +383,5 @@ def _drop(
     if isinstance(x, SparseFeatures):
         dropped = x.drop(mask, graph.src_ids)
         return dropped if scale is None else dropped.scaled(scale)
-    out = drop_dense(x, mask, graph.src_ids)
+    out = drop_dense(x, mask, graph)
     return out if scale is None else out * scale

@@ -14,6 +14,7 @@ from graphdrop import draws
 from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph, Normalisation, csr
 from graphdrop.kernels import aggregate
+from graphdrop.kernels.entries import entry_draws
 
 SPARSE_DENSITY = 0.2
 """Dense input with a smaller share of nonzeros is multiplied as sparse."""
@@ -135,9 +136,7 @@ def _source_multipliers(mask: Mask, matrix: Graph, nodes: Tensor | None) -> Tens
     """The DropOut multiplier of every nonzero, ``[nonzeros]``."""
     if mask.kind is Kind.MEAN:
         return torch.sigmoid(mask.keep_logit)
-    ids = torch.arange(matrix.num_dst) if nodes is None else nodes.long()
-    bits = draws.edge_hash(mask.key, torch.full_like(ids, draws.SOURCE_ONLY), ids)
-    values = draws.draw_bits(bits[matrix.edge_dst], matrix.indices.long())
+    values = entry_draws(mask.key, nodes, matrix.indptr, matrix.indices)
     if mask.antithetic:
         values = 0xFFFF - values
     if mask.kind is Kind.HARD:
@@ -147,17 +146,6 @@ def _source_multipliers(mask: Mask, matrix: Graph, nodes: Tensor | None) -> Tens
     return torch.sigmoid((mask.keep_logit + noise) / mask.temperature)
 
 
-def drop_dense(x: Tensor, mask: Mask, nodes: Tensor | None) -> Tensor:
-    """Multiply every entry of ``x`` by its node's and feature's draw: DropOut on dense input."""
-    return aggregate(_identity(x.shape[0], nodes, x.device), x, mask)
-
-
-def _identity(size: int, nodes: Tensor | None, device: torch.device) -> Graph:
-    """A graph whose only edges are loops, under the given node ids."""
-    index = torch.arange(size + 1, dtype=torch.int32, device=device)
-    one = torch.ones(size, device=device)
-    ids = None if nodes is None else nodes.to(index)
-    return Graph(
-        index, index[:-1], one, one, Normalisation.NONE, index, index[:-1], index[:-1], one,
-        dst_ids=ids, src_ids=ids,
-    )  # fmt: skip
+def drop_dense(x: Tensor, mask: Mask, graph: Graph) -> Tensor:
+    """Multiply every entry of a graph's sources by its node's and feature's draw: DropOut."""
+    return aggregate(graph.source_loops, x, mask)

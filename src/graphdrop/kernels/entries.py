@@ -1,0 +1,55 @@
+"""Draws for single entries of a sparse matrix: DropOut on sparse features."""
+
+# ruff: noqa: PLR0917 - a compiled loop takes its arrays one by one
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphdrop import draws
+from graphdrop.kernels.loops import SOURCE, compiled, edge_bits
+from graphdrop.kernels.passes import array
+
+_U32 = np.uint64(32)
+_LOW = np.uint64(draws.MASK32)
+_FIRST, _SECOND = (np.uint64(one) for one in draws.LANE_MULTIPLIERS)
+_TWO_LANES, _LANES = np.uint64(32), np.uint64(16)
+_U16, _U15 = np.uint64(16), np.uint64(15)
+
+
+def entry_draws(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor) -> Tensor:
+    """The 16-bit draw of every entry's row and column, ``[entries]`` int32.
+
+    Args:
+        key: of the mask.
+        ids: the node id of each row; by default its number.
+        indptr: where each row begins.
+        columns: the column of each entry, which is the number of its draw.
+    """
+    out = torch.empty(len(columns), dtype=torch.int32)
+    nodes = torch.arange(len(indptr) - 1, dtype=torch.int32) if ids is None else ids
+    first, second = key.tolist()
+    _draw_entries(out.numpy(), first, second, array(nodes), array(indptr), array(columns))
+    return out
+
+
+@partial(compiled, parallel=False)
+def _draw_entries(out: Any, key0: Any, key1: Any, ids: Any, indptr: Any, columns: Any) -> None:
+    for row in range(indptr.size - 1):
+        node = np.int64(ids[row])
+        bits = edge_bits(node, node, np.int64(0), key0, key1, SOURCE)
+        start, stride = bits & _LOW, bits >> _U32
+        for entry in range(indptr[row], indptr[row + 1]):
+            number = np.uint64(columns[entry])
+            lane = number // _TWO_LANES * _LANES + number % _LANES
+            word = (start + lane * stride) & _LOW
+            word = ((word ^ (word >> _U16)) * _FIRST) & _LOW
+            word = ((word ^ (word >> _U15)) * _SECOND) & _LOW
+            word ^= word >> _U16
+            half = number // _LANES % np.uint64(2) * _U16
+            out[entry] = (word >> half) & np.uint64(0xFFFF)

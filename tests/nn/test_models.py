@@ -101,6 +101,24 @@ def test_a_residual_adds_the_input_of_hidden_layers_of_one_width() -> None:
     assert torch.equal(narrow(x, TOWN.edge_index), plain(x, TOWN.edge_index))
 
 
+def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
+    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, 4, residual="initial"))
+    x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
+    hidden, first = x.double(), None
+    for number, layer in enumerate(layers_of(model)):
+        hidden = matrix @ hidden @ layer.weight.double() + bias_of(layer).double()
+        if number < 3:
+            hidden = hidden.relu() if first is None else (hidden.relu() + first) / 2
+            first = hidden if first is None else first
+    out = model(x, TOWN.edge_index, TOWN.edge_weight)
+    torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
+
+
+def test_an_unknown_residual_is_refused() -> None:
+    with pytest.raises(ValueError, match="residual must be False, True or"):
+        GCN(FEATURES, HIDDEN, OUTPUTS, residual="first")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
 @pytest.mark.parametrize("norm", ["row", "sym"])
 def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, before: bool) -> None:

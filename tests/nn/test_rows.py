@@ -1,5 +1,7 @@
 """Only the rows that are read are computed, and they are those of the whole computation."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -76,9 +78,12 @@ def test_rows_are_those_of_the_whole_expectation(sampler: Sampler | None, dropou
 
 @pytest.mark.parametrize("layers", [2, 3, 4])
 @pytest.mark.parametrize("name", ["none", "dropedge and dropout", "blocks", "per feature before"])
-def test_rows_with_residuals_are_those_of_the_whole_computation(name: str, layers: int) -> None:
+@pytest.mark.parametrize("residual", [True, "initial"])
+def test_rows_with_residuals_are_those_of_the_whole_computation(
+    residual: Any, name: str, layers: int
+) -> None:
     sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, sampler, dropout=dropout, residual=True)
+    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, sampler, dropout=dropout, residual=residual)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
@@ -123,6 +128,6 @@ def test_residuals_on_rows_of_a_graph_without_self_loops_are_refused() -> None:
     bare = Graph.from_edge_index(STREET.edge_index, NODES, self_loops=False)
     x = normal(NODES, FEATURES)
     assert model(x, bare).shape == (NODES, OUTPUTS)
-    with pytest.raises(ValueError, match=r"residual=True .* in a graph with self-loops"):
+    with pytest.raises(ValueError, match=r"a residual .* in a graph with self-loops"):
         model(x, bare, rows=ROWS)
     assert GCN(FEATURES, FEATURES, OUTPUTS, 2)(x, bare, rows=ROWS).shape == (2, OUTPUTS)

@@ -81,8 +81,9 @@ class ModelSettings(Section):
     prior starts."""
     dropout: DropRate = 0.0
     """Drop rate of DropOut on the input of every layer, beside any sampling of connections."""
-    residual: bool = False
-    """Whether hidden layers add their input to their output."""
+    residual: bool | Literal["initial"] = False
+    """Whether hidden layers add their input to their output; "initial" takes the mean of their
+    output and the first layer's instead."""
     init: Literal["glorot", "paper"] = "paper"
     """Glorot's weights and no bias at first, or weights of variance 1/out and a random bias for
     every block."""

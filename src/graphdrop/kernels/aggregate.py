@@ -118,7 +118,6 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
     if kind is Normalisation.NONE:
         return _sum(graph, x, mask, backend)
     blocks = mask.draws_per_edge(x.shape[1])
-    block = block_of_feature(x.shape[1], mask.blocks, x.device)
 
     def degree(part: Graph) -> Tensor:
         ones = x.new_ones(part.num_src, blocks)
@@ -126,7 +125,7 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
 
     if kind is Normalisation.ROW:
         raw = _variant(graph, "all")
-        return _sum(raw, x, mask, backend) * _power(degree(raw), -1.0)[:, block]
+        return _times(_sum(raw, x, mask, backend), _power(degree(raw), -1.0))
     # the paper's identity stands outside the degrees, the symmetric one inside
     name = "between" if kind is Normalisation.PAPER else "all"
     part, sources = _variant(graph, name), _source_rows(graph, name)
@@ -137,11 +136,19 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
         )
     total = degree(part)
     source_total = total if part is sources else degree(sources)
-    scaled = x * _power(source_total, -0.5)[:, block]
-    out = _sum(part, scaled, mask, backend) * _power(total, -0.5)[:, block]
+    scaled = _times(x, _power(source_total, -0.5))
+    out = _times(_sum(part, scaled, mask, backend), _power(total, -0.5))
     if kind is Normalisation.PAPER:
         out = out + _sum(_variant(graph, "loops"), x, _keep_all(x.device), backend)
     return out
+
+
+def _times(x: Tensor, factors: Tensor) -> Tensor:
+    """``x`` times a factor for every row and block of features."""
+    (rows, features), blocks = x.shape, factors.shape[1]
+    if features % blocks == 0:  # equal blocks are an axis: the gradient needs no scattering
+        return (x.view(rows, blocks, -1) * factors[:, :, None]).view(rows, features)
+    return x * factors[:, block_of_feature(features, blocks, x.device)]
 
 
 def _power(total: Tensor, exponent: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import cast
+from typing import Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.rates import FixedRate
 from graphdrop.samplers import Draw, DropOut, Sampler, describe_edges
 
+INITIAL: Final = "initial"
 TOGETHER_BYTES = 6 << 20
 """Samples whose outputs of a layer have so many bytes are made together: they stay in the cache."""
 
@@ -37,7 +38,8 @@ class GCN(nn.Module):
         sampler: draws the connections; every layer gets a copy. ``None`` keeps all.
         dropout: drop rate of an additional DropOut on the input of every layer.
         norm: ``row``, ``sym`` or ``paper`` normalisation (``Normalisation``).
-        residual: add the input of each hidden layer to its output.
+        residual: add the input of each hidden layer to its output; with ``"initial"`` each is
+            the mean of its output and the first layer's, which keeps deep networks apart.
         init: how weights and biases start (``Init``).
         bias: whether layers have a bias.
         seed: of the masks; by default what ``torch.manual_seed`` was given.
@@ -55,7 +57,7 @@ class GCN(nn.Module):
         *,
         dropout: float = 0.0,
         norm: Normalisation | str = Normalisation.SYM,
-        residual: bool = False,
+        residual: bool | Literal["initial"] = False,
         init: Init | str = Init.GLOROT,
         bias: bool = True,
         seed: int | None = None,
@@ -71,6 +73,8 @@ class GCN(nn.Module):
                 f"got {type(sampler).__name__}"
             )
         self.norm = Normalisation.of(norm)
+        if residual not in (False, True, INITIAL):
+            raise ValueError(f'residual must be False, True or "initial"; got {residual!r}')
         self.residual = residual
         widths = [in_features, *[hidden] * (layers - 1), out_features]
         self.layers = nn.ModuleList(
@@ -175,12 +179,32 @@ class GCN(nn.Module):
                 outs: list[Tensor] = layer.several(  # type: ignore[operator]
                     hidden, part, these, number, masks[number], relu=inner
                 )
-                if inner and self.residual and _same_width(hidden[0], outs[0]):
-                    own = _positions(part)
-                    outs = [out + x[own] for out, x in zip(outs, hidden, strict=True)]  # type: ignore[index]
+                if number == 0:
+                    initial = outs
+                if inner:
+                    outs = self._with_residual(outs, hidden, initial, part, parts[0])
                 hidden = outs
             while outs:  # and keep none of them
                 yield outs.pop(0)
+
+    def _with_residual(
+        self,
+        outs: list[Tensor],
+        inputs: Sequence[Tensor | SparseFeatures],
+        initial: list[Tensor],
+        part: Graph,
+        first: Graph,
+    ) -> list[Tensor]:
+        """A hidden layer's outputs with what it keeps of its inputs, or of the first layer's."""
+        if self.residual == INITIAL:
+            if outs is initial:
+                return outs
+            own = _positions(part.dst_ids, first.dst_ids, outs[0])
+            return [torch.lerp(out, x[own], 0.5) for out, x in zip(outs, initial, strict=True)]
+        if not self.residual or not _same_width(inputs[0], outs[0]):
+            return outs
+        own = _positions(part.dst_ids, part.src_ids, outs[0])
+        return [out + x[own] for out, x in zip(outs, inputs, strict=True)]  # type: ignore[index]
 
     def _at_once(self, part: Graph) -> int:
         """How many passes go side by side; one, where the order of work decides the gradients."""
@@ -255,7 +279,7 @@ class GCN(nn.Module):
             parts = graph.receptive_field(rows, count)
             if self.residual and not all(_reads_itself(part) for part in parts[:-1]):
                 raise ValueError(
-                    "residual=True reads every row itself, which rows= finds only in a graph with "
+                    "a residual reads every row itself, which rows= finds only in a graph with "
                     "self-loops: build it with self_loops=True and normalise it, or leave rows out"
                 )
             nodes = parts[0].src_ids
@@ -298,11 +322,11 @@ def _reads_itself(part: Graph) -> bool:
     return bool(torch.isin(part.dst_ids, part.src_ids).all())
 
 
-def _positions(part: Graph) -> Tensor:
-    """Where each destination stands among the sources."""
-    if part.dst_ids is None or part.src_ids is None:
-        return torch.arange(part.num_dst, device=part.indices.device)
-    return torch.searchsorted(part.src_ids, part.dst_ids)
+def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
+    """Where each node stands among some that are sorted; where ids are numbers, in its place."""
+    if ids is None or among is None:
+        return torch.arange(len(rows), device=rows.device)
+    return torch.searchsorted(among, ids)
 
 
 def _check_features(x: Tensor | SparseFeatures, first: GCNLayer) -> None:

@@ -58,6 +58,24 @@ def test_the_four_ways_differ(tiny, trained, settings_of):
         assert not any(torch.allclose(one, other, atol=1e-4) for other in found[:number])
 
 
+def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
+    both = settings_of(model={"dropout": 0.5}, predict={"samples": 3, "dropout": False})
+    network = Blueprint(both.model, 30, 3, tiny.graph.num_edges).build(seed=1)
+    found = evaluation.predictive(network, tiny.data, both)
+    assert all(layer.dropout is not None for layer in network.layers)
+    for layer in network.layers:
+        layer.dropout = None
+    direct = predict(network, tiny.data, 3, seed=0, temperature=0.67)
+    assert torch.equal(found.probabilities, direct.probabilities)
+
+
+def test_dropout_alone_is_what_samples_draw(tiny, settings_of):
+    alone = settings_of("GCN-DO", predict={"masks": "hard", "samples": 3, "dropout": False})
+    network = Blueprint(alone.model, 30, 3, 0).build(seed=1)
+    found = evaluation.predictive(network, tiny.data, alone)
+    assert torch.equal(found.probabilities, predict(network, tiny.data, 3, 0).probabilities)
+
+
 def test_rows_and_samples_can_be_chosen(tiny, trained, settings_of):
     rows = torch.tensor([7, 3])
     found = evaluation.predictive(

@@ -151,6 +151,8 @@ class PredictSettings(Section):
     masks: Literal["relaxed", "hard", "expected", "off"] = "relaxed"
     """Monte Carlo with relaxed or hard masks; or a single pass with masks replaced by their
     expectation, or with every connection kept."""
+    dropout: bool = True
+    """Whether samples also drop features where DropOut stands beside masks of connections."""
     decision: Literal["vote", "mean"] = "vote"
     """The predicted class: what most samples chose, or the highest mean probability."""
     pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -19,6 +19,7 @@ _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboa
 _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     "objective": {"agree": 0.0, "sharpen": 0.5},
     "train": {"passes": 1},
+    "predict": {"dropout": True},
 }
 
 

@@ -79,7 +79,7 @@ class Recipe(Part):
     """The runs of a target. Later settings win: the rules in order, the row's, the quick ones.
 
     `base` names another recipe, whose rules and quick form come first; `found` a search, whose
-    winners are rules after all others.
+    rules come next, and whose winners are rules after all others.
     """
 
     title: str
@@ -194,7 +194,7 @@ def _read(name: str) -> dict[str, Any]:
     values = tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
     rules = values.get("rules", [])
     if (found := values.get("found")) is not None:
-        rules = [*rules, *_winners(name, found)]
+        rules = [*_searched(found), *rules, *_winners(name, found)]
     if (base := values.get("base")) is None:
         return values | {"rules": rules}
     under = _read(base)
@@ -202,6 +202,13 @@ def _read(name: str) -> dict[str, Any]:
         "rules": [*under["rules"], *rules],
         "quick": _over(under["quick"], values.get("quick", {})),
     }
+
+
+def _searched(search: str) -> list[dict[str, Any]]:
+    """What all configurations of a search have in common."""
+    path = _folder().parent / "searches" / f"{search}.toml"
+    rules: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8")).get("rules", [])
+    return rules
 
 
 def _winners(recipe: str, search: str) -> list[dict[str, Any]]:

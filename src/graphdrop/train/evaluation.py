@@ -42,7 +42,7 @@ def predictive(
     settings = config.predict
     monte_carlo = settings.masks in ("relaxed", "hard")
     count = samples or settings.samples
-    with _keeping_everything(model, settings.masks == "off"):
+    with _keeping(model, everything=settings.masks == "off", features=not settings.dropout):
         return predict(
             model,
             data,
@@ -54,12 +54,15 @@ def predictive(
 
 
 @contextmanager
-def _keeping_everything(model: nn.Module, wanted: bool) -> Iterator[None]:
-    """Within it, no layer samples anything."""
-    layers = layers_of(model) if wanted else []
+def _keeping(model: nn.Module, *, everything: bool, features: bool) -> Iterator[None]:
+    """Within it no layer samples anything, or none that has masks drops features beside them."""
+    layers = layers_of(model) if everything or features else []
     parts = [(layer, layer.sampler, layer.dropout) for layer in layers]
-    for layer, _, _ in parts:
-        layer.sampler = layer.dropout = None
+    for layer, sampler, _ in parts:
+        if everything:
+            layer.sampler = None
+        if everything or sampler is not None:
+            layer.dropout = None
     try:
         yield
     finally:

@@ -109,6 +109,17 @@ def test_a_setting_more_in_a_space_leaves_the_other_draws_alone():
         assert draw([small], number).items() <= draw([large], number).items()
 
 
+def test_settings_that_belong_together_are_drawn_together():
+    sets = [{"model.hidden": 8, "model.dropout": 0.1}, {"model.hidden": 16, "model.dropout": 0.5}]
+    space = Space(together=sets)
+    assert space.keys == ["model.hidden", "model.dropout"]
+    drawn = [space.draw(number) for number in range(200)]
+    assert all(one in sets for one in drawn)
+    assert 70 < sum(one == sets[0] for one in drawn) < 130
+    with pytest.raises(ValueError, match="the same settings"):
+        Space(together=[{"model.hidden": 8}, {"model.dropout": 0.5}])
+
+
 def test_draws_are_spread_evenly_and_of_two_digits():
     space = Space(choose={"model.hidden": [1, 2, 4]}, log={"objective.l2": [1e-4, 1e-2]})
     drawn = [space.draw(number) for number in range(3000)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from graphdrop.config import Config
 from graphdrop.config.recipes import Settings
@@ -26,6 +26,14 @@ class Space(Filter):
     """One of these, all alike."""
     log: dict[str, Bounds] = Field(default_factory=dict)
     """Between these, uniform in the logarithm, to two digits."""
+    together: list[Drawn] = Field(default_factory=list)
+    """One of these sets of settings, which belong together."""
+
+    @model_validator(mode="after")
+    def _sets_are_about_the_same(self) -> Self:
+        if len({frozenset(one) for one in self.together}) > 1:
+            raise ValueError("all sets of `together` need the same settings")
+        return self
 
     def draw(self, *coordinates: object) -> Drawn:
         """A value of every setting, which depends on the coordinates and on nothing else."""
@@ -35,12 +43,14 @@ class Space(Filter):
         for key, (low, high) in self.log.items():
             value = low * math.exp(uniform(*coordinates, key) * math.log(high / low))
             drawn[key] = float(f"{value:.1e}")
+        if self.together:
+            drawn |= self.together[int(uniform(*coordinates, "together") * len(self.together))]
         return drawn
 
     @property
     def keys(self) -> list[str]:
         """The settings it draws."""
-        return [*self.choose, *self.log]
+        return [*self.choose, *self.log, *(self.together[0] if self.together else [])]
 
 
 def uniform(*coordinates: object) -> float:

@@ -64,7 +64,8 @@ def configurations_of(search, cell) -> float:
     if any(space.log for space in spaces):
         return math.inf
     choices = {name: set(values) for space in spaces for name, values in space.choose.items()}
-    return math.prod(map(len, choices.values()))
+    sets = [len({*map(str, space.together)}) for space in spaces if space.together]
+    return math.prod([*map(len, choices.values()), *sets])
 
 
 @pytest.mark.parametrize("name", searches.names())
@@ -278,7 +279,9 @@ def test_a_cell_without_a_winner_has_no_rule_and_is_named():
     assert tomllib.loads(text) == {}
 
 
-def test_a_recipe_takes_what_was_found_after_its_own_rules(monkeypatch, tmp_path):
+def test_a_recipe_takes_the_searchs_rules_before_its_own_and_what_was_found_after(
+    monkeypatch, tmp_path
+):
     base = {name: SEARCH[name] for name in ("title", "datasets", "layers")}
     texts = {
         "own": 'found = "some"\n[[rules]]\nset.model.dropout = 0.1\n',
@@ -286,18 +289,25 @@ def test_a_recipe_takes_what_was_found_after_its_own_rules(monkeypatch, tmp_path
     }
     head = "\n".join(f"{name} = {json.dumps(value)}" for name, value in base.items())
     head += '\nruns = 1\nfirst_seed = 0\nrows = [{ name = "GCN-DO" }]\n'
+    folder, searched = tmp_path / "recipes", tmp_path / "searches"
+    for one in (folder, searched):
+        one.mkdir()
     for name, text in texts.items():
-        (tmp_path / f"{name}.toml").write_text(f"{head}{text}[quick]\nruns = 1\n")
-    monkeypatch.setattr(recipes, "_folder", lambda: tmp_path)
+        (folder / f"{name}.toml").write_text(f"{head}{text}[quick]\nruns = 1\n")
+    (searched / "some.toml").write_text(
+        '[[rules]]\nset.model = { dropout = 0.3, norm = "paper" }\n'
+    )
+    monkeypatch.setattr(recipes, "_folder", lambda: folder)
     with pytest.raises(ValueError, match=r"the search some found, and .*found/some\.toml is not"):
         read_recipe("own")
-    (tmp_path / "found").mkdir()
-    (tmp_path / "found" / "some.toml").write_text(
+    (folder / "found").mkdir()
+    (folder / "found" / "some.toml").write_text(
         '[[rules]]\nmethods = ["GCN-DO"]\nset.model = { dropout = 0.7, hidden = 9 }\n'
     )
     assert recipes.names() == ["on-top", "own"]
     models = [read_recipe(name).cells()[0].configs[0].model for name in ("own", "on-top")]
     assert [(model.dropout, model.hidden) for model in models] == [(0.7, 9), (0.7, 7)]
+    assert {model.norm for model in models} == {"paper"}
 
 
 def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monkeypatch, tmp_path):

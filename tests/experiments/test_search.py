@@ -119,6 +119,9 @@ def test_settings_that_belong_together_are_drawn_together():
     assert 70 < sum(one == sets[0] for one in drawn) < 130
     with pytest.raises(ValueError, match="the same settings"):
         Space(together=[{"model.hidden": 8}, {"model.dropout": 0.5}])
+    twice = [{"together": [{"model.hidden": 8}]}, {"together": [{"model.dropout": 0.1}]}]
+    with pytest.raises(ValueError, match="two spaces with `together`"):
+        made(spaces=twice)
 
 
 def test_draws_are_spread_evenly_and_of_two_digits():

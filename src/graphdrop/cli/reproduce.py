@@ -19,8 +19,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="table1, table2, table3, table4, fig-pavpu, fig-tv, fig-depth, local, ablation, "
-            "amortised, general, ood, schematics, or all.",
+            help="table1, table2, table3, table4, agree, fig-pavpu, fig-tv, fig-depth, local, "
+            "ablation, amortised, general, ood, schematics, or all.",
         ),
     ],
     *,

@@ -141,6 +141,12 @@ def checked_search(values: Mapping[str, Any], name: str) -> Search:
                 raise ValueError(
                     f"{what} draws {key}, which the row {row.name} sets: set it in a rule instead"
                 )
+    for row, dataset, layers in itertools.product(search.rows, search.datasets, search.layers):
+        if sum(bool(space.together) for space in search.spaces_of(row, dataset, layers)) > 1:
+            raise ValueError(
+                f"{what} has two spaces with `together` for {row.name}, drawn alike: "
+                "make them one"
+            )
     return search
 
 

@@ -22,6 +22,7 @@ WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
     "table1": rendering.accuracies,
     "table2": rendering.accuracies,
     "table3": rendering.blocks,
+    "agree": rendering.accuracies,
     "fig-pavpu": rendering.uncertainty,
     "fig-tv": rendering.smoothing,
     "fig-depth": rendering.depth,

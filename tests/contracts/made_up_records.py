@@ -23,6 +23,7 @@ def record_of(config, accuracy: float, *, watch: bool = False) -> dict[str, Any]
         "data": "0123456789abcdef",
         "versions": {"graphdrop": "0", "torch": "0"},
         "drop_rates": [0.4, None, 0.2],
+        "train": scores,
         "validation": scores,
         "test": scores,
         "curves": {

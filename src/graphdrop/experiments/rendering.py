@@ -57,20 +57,36 @@ def sampled(record: Record) -> Mapping[str, float]:
 
 
 def accuracies(found: Found) -> Rendering:
-    """Accuracy of every row on every dataset at every depth."""
+    """Accuracy of every row on every dataset at every depth; and how much of it is over-fitting."""
     columns = found.columns()
-    rows = [
-        (row.name, [_cell(found, row.name, column) for column in columns])
-        for row in found.recipe.rows
-    ]
     names = [_in_words(column) for column in columns]
-    return Rendering({found.target: Table(found.title, names, rows, found.note())})
+
+    def table(title: str, cell: Callable[[Found, str, str], tuple[str, ...]]) -> Table:
+        rows = [
+            (row.name, [cell(found, row.name, column) for column in columns])
+            for row in found.recipe.rows
+        ]
+        return Table(title, names, rows, found.note())
+
+    gap = f"{found.title}: accuracy on training nodes minus that on test nodes (points)"
+    return Rendering(
+        {found.target: table(found.title, _cell), f"{found.target}-gap": table(gap, _gap)}
+    )
 
 
 def _cell(found: Found, row: str, column: str) -> tuple[str, ...]:
     runs = found.at(row, column)
     lines = beside_paper(runs.figures(accuracy), found.printed(row, column))
     return (*lines, f"{runs.diverged} diverged") if runs.diverged else lines
+
+
+def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
+    return beside_paper(
+        found.at(row, column).figures(
+            lambda record: 100 * (record["train"]["accuracy"] - record["test"]["accuracy"])
+        ),
+        [],
+    )
 
 
 def _in_words(column: str) -> str:

@@ -144,8 +144,7 @@ def checked_search(values: Mapping[str, Any], name: str) -> Search:
     for row, dataset, layers in itertools.product(search.rows, search.datasets, search.layers):
         if sum(bool(space.together) for space in search.spaces_of(row, dataset, layers)) > 1:
             raise ValueError(
-                f"{what} has two spaces with `together` for {row.name}, drawn alike: "
-                "make them one"
+                f"{what} has two spaces with `together` for {row.name}, drawn alike: make them one"
             )
     return search
 

@@ -1,9 +1,14 @@
 """What the pages quote is what the committed results say."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from graphdrop.experiments import recipe as recipes
+from graphdrop.experiments.contest import outcome
+from graphdrop.experiments.search import read_search
 
 ROOT = Path(__file__).parents[1]
 RESULTS = "\n".join(p.read_text("utf-8") for p in sorted((ROOT / "results").rglob("*.md")))
@@ -17,3 +22,27 @@ def test_every_mean_and_deviation_on_a_page_is_in_a_table_of_the_results(page):
     quoted = set(QUOTED.findall((ROOT / page).read_text("utf-8")))
     assert quoted, f"{page} quotes no result"
     assert {one for one in quoted if one not in RESULTS} == set()
+
+
+def kept(config):
+    """The settings of a run but for what its seed decides."""
+    values = config.model_dump(exclude={"seed"})
+    del values["data"]["split_seed"]
+    return values
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in recipes.names() if recipes.read_recipe(name).found is not None]
+)
+def test_what_a_tuned_recipe_runs_is_what_won_its_search(name):
+    recipe = recipes.read_recipe(name)
+    assert recipe.found is not None
+    search = read_search(recipe.found)
+    lines = (ROOT / "results" / "searches" / f"{recipe.found}.jsonl").read_text("utf-8")
+    records = {record["key"]: record for record in map(json.loads, lines.splitlines())}
+    cells = {cell.name: cell for cell in recipe.cells()}
+    outcomes = [outcome(search, cell, records) for cell in search.cells()]
+    winners = {one.cell.name: one.winner for one in outcomes if one.winner is not None}
+    assert winners
+    for cell, winner in winners.items():
+        assert kept(cells[cell].configs[0]) == kept(winner.trial.configs[0])

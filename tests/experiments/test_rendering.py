@@ -167,3 +167,15 @@ def test_over_fitting_is_the_gap_between_training_and_test_accuracy(tmp_path):
     gap = rendering.accuracies(found_in(store, "table2")).tables["table2-gap"].to_markdown()
     assert "25.00" in gap
     assert "training nodes minus that on test nodes" in gap
+
+
+def test_the_difference_to_dropout_is_between_runs_of_one_seed(tmp_path):
+    store = Store(tmp_path)
+    cells = {cell.name: cell for cell in read_recipe("table1-paper").cells(runs=3)}
+    for row, accuracies in (("GCN-DO", [0.5, 0.6]), ("GCN-DE", [0.52, 0.64, 0.9])):
+        configs = cells[f"cora, 2 layers, {row}"].configs
+        for config, one in zip(configs, accuracies, strict=False):
+            store.append(record_of(config, one))
+    table = rendering.accuracies(found_in(store, "table1")).tables["table1-difference"]
+    assert "3.00" in table.to_markdown()
+    assert "2 seeds" in table.to_markdown()

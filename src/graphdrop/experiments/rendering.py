@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+BASELINE = "GCN-DO"
+
+
 @dataclass(frozen=True)
 class Rendering:
     """Tables and figures by the name of their files."""
@@ -69,9 +72,11 @@ def accuracies(found: Found) -> Rendering:
         return Table(title, names, rows, found.note())
 
     gap = f"{found.title}: accuracy on training nodes minus that on test nodes (points)"
-    return Rendering(
-        {found.target: table(found.title, _cell), f"{found.target}-gap": table(gap, _gap)}
-    )
+    tables = {found.target: table(found.title, _cell), f"{found.target}-gap": table(gap, _gap)}
+    if BASELINE in {row.name for row in found.recipe.rows}:
+        title = f"{found.title}: difference to {BASELINE} with the same seeds (points)"
+        tables[f"{found.target}-difference"] = table(title, _difference)
+    return Rendering(tables)
 
 
 def _cell(found: Found, row: str, column: str) -> tuple[str, ...]:
@@ -87,6 +92,14 @@ def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
         ),
         [],
     )
+
+
+def _difference(found: Found, row: str, column: str) -> tuple[str, ...]:
+    own, baseline = (
+        {record["seed"]: accuracy(record) for record in found.at(name, column).records}
+        for name in (row, BASELINE)
+    )
+    return beside_paper([own[seed] - baseline[seed] for seed in own if seed in baseline], [])
 
 
 def _in_words(column: str) -> str:

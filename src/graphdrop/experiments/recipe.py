@@ -194,7 +194,7 @@ def _read(name: str) -> dict[str, Any]:
     values = tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
     rules = values.get("rules", [])
     if (found := values.get("found")) is not None:
-        rules = [*_searched(found), *rules, *_winners(name, found)]
+        rules = [*_searched(found), *rules, *winners(name, found)]
     if (base := values.get("base")) is None:
         return values | {"rules": rules}
     under = _read(base)
@@ -211,7 +211,8 @@ def _searched(search: str) -> list[dict[str, Any]]:
     return rules
 
 
-def _winners(recipe: str, search: str) -> list[dict[str, Any]]:
+def winners(recipe: str, search: str) -> list[dict[str, Any]]:
+    """What a search found, as rules."""
     path = _folder() / "found" / f"{search}.toml"
     if not path.is_file():
         raise ValueError(

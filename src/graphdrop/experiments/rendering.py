@@ -64,10 +64,13 @@ def accuracies(found: Found) -> Rendering:
     columns = found.columns()
     names = [_in_words(column) for column in columns]
 
-    def table(title: str, cell: Callable[[Found, str, str], tuple[str, ...]]) -> Table:
+    def table(
+        title: str, cell: Callable[[Found, str, str], tuple[str, ...]], but_for: str = ""
+    ) -> Table:
         rows = [
             (row.name, [cell(found, row.name, column) for column in columns])
             for row in found.recipe.rows
+            if row.name != but_for
         ]
         return Table(title, names, rows, found.note())
 
@@ -75,7 +78,7 @@ def accuracies(found: Found) -> Rendering:
     tables = {found.target: table(found.title, _cell), f"{found.target}-gap": table(gap, _gap)}
     if BASELINE in {row.name for row in found.recipe.rows}:
         title = f"{found.title}: difference to {BASELINE} with the same seeds (points)"
-        tables[f"{found.target}-difference"] = table(title, _difference)
+        tables[f"{found.target}-difference"] = table(title, _difference, but_for=BASELINE)
     return Rendering(tables)
 
 

@@ -54,9 +54,9 @@ def beside_paper(
         ours = summarise(values)
         seeds = f"{ours.count} seed{'s' * (ours.count > 1)}"
         if ours.count > 1:
-            interval = f"[{ours.low:.{digits}f}, {ours.high:.{digits}f}]"
+            interval = f"[{ours.low:.{digits}f}, {ours.high:.{digits}f}]".replace("-", MINUS)
             lines = [
-                f"{ours.mean:.{digits}f} ± {ours.deviation:.{digits}f}",
+                f"{ours.mean:.{digits}f} ± {ours.deviation:.{digits}f}".replace("-", MINUS),
                 f"95 % CI {interval}, {seeds}",
             ]
         else:

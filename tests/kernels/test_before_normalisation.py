@@ -194,3 +194,15 @@ def test_rows_whose_weights_sum_to_less_than_zero_are_normalised_by_that_sum() -
     case = kite(Normalisation.ROW, torch.inf)
     graph, x = edges.graph("row"), case.x[:2]
     torch.testing.assert_close(aggregate(graph, x, case.mask), aggregate(graph, x))
+
+
+@pytest.mark.parametrize("features", [4, 5])
+@pytest.mark.parametrize("norm", ["row", "sym", "paper"])
+def test_features_may_lie_in_any_order_and_rows_may_be_none(norm: str, features: int) -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalisation=norm)
+    mask = Mask(Kind.HARD, torch.tensor(0.5), stream_key(1), blocks=2, before_normalisation=True)
+    x = normal(features, 3).t()
+    assert not x.is_contiguous()
+    assert torch.equal(aggregate(graph, x, mask), aggregate(graph, x.contiguous(), mask))
+    nothing = graph.rows(torch.empty(0, dtype=torch.int64))
+    assert aggregate(nothing, x[:0], mask).shape == (0, features)

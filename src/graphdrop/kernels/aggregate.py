@@ -146,8 +146,11 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
 def _times(x: Tensor, factors: Tensor) -> Tensor:
     """``x`` times a factor for every row and block of features."""
     (rows, features), blocks = x.shape, factors.shape[1]
-    if features % blocks == 0:  # equal blocks are an axis: the gradient needs no scattering
-        return (x.view(rows, blocks, -1) * factors[:, :, None]).view(rows, features)
+    if (
+        blocks and features % blocks == 0
+    ):  # equal blocks are an axis: the gradient needs no scattering
+        scaled = x.reshape(rows, blocks, features // blocks) * factors[:, :, None]
+        return scaled.reshape(rows, features)
     return x * factors[:, block_of_feature(features, blocks, x.device)]
 
 

@@ -39,7 +39,7 @@ class GCN(nn.Module):
         dropout: drop rate of an additional DropOut on the input of every layer.
         norm: ``row``, ``sym`` or ``paper`` normalisation (``Normalisation``).
         residual: add the input of each hidden layer to its output; with ``"initial"`` each is
-            the mean of its output and the first layer's, which keeps deep networks apart.
+            the mean of its output and the first layer's, so that nodes stay apart in deep ones.
         init: how weights and biases start (``Init``).
         bias: whether layers have a bias.
         seed: of the masks; by default what ``torch.manual_seed`` was given.

@@ -201,9 +201,7 @@ def _uncertainty_panels(shown: Sequence[CellRuns], axis: ThresholdAxis, where: s
     return [
         Panel(f"PAvPU{where}", _AXIS_LABELS[axis], "PAvPU", pavpu, y_limits=limits_of(pavpu, 1)),
         Panel(f"Reliability{where}", "confidence", "accuracy", reliability, kind="reliability"),
-        Panel(
-            f"Risk and coverage{where}", "coverage", "error rate", risk, y_limits=limits_of(risk, 1)
-        ),
+        Panel(f"Risk{where}", "coverage", "error rate", risk, y_limits=limits_of(risk, 1)),
     ]
 
 

@@ -186,7 +186,8 @@ def interruptions(monkeypatch):
 @pytest.fixture(scope="module")
 def unbroken(tiny, settings_of, tmp_path_factory):
     """The settings of a short run with a checkpoint after every epoch, and its traces."""
-    train = {"epochs": 4, "evaluate_every": 2, "samples": 2, "checkpoint_seconds": 0.0}
+    train = {"epochs": 4, "evaluate_every": 2, "samples": 2, "average": 0.5}
+    train |= {"checkpoint_seconds": 0.0}
     config = settings_of(train=train)
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     Trainer(config, tiny, folder, progress=Silent()).fit()

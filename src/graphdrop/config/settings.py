@@ -127,6 +127,9 @@ class TrainSettings(Section):
     """Samples of the network in every step, over which the NLL is averaged."""
     estimator: Literal["method", "concrete", "arm", "disarm", "reinforce"] = "method"
     """How gradients reach a learned rate; "method" is what the method's name says."""
+    average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The state that is evaluated and kept is the mean of the weights over the steps so far, each
+    step counting so many times what the next one does; 0 takes the last step alone."""
     evaluate_every: Count = 10
     """Epochs from one evaluation on the validation nodes to the next."""
     samples: Count = 20

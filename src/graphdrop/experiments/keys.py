@@ -18,7 +18,7 @@ _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboa
 # Settings that came later: with these values a run is what it was without them, key and all.
 _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     "objective": {"agree": 0.0, "sharpen": 0.5},
-    "train": {"passes": 1},
+    "train": {"passes": 1, "average": 0.0},
     "predict": {"dropout": True},
 }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find
 from graphdrop.samplers import Drawn
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
 from graphdrop.train.agreement import disagreement
+from graphdrop.train.average import WeightAverage
 from graphdrop.train.evaluation import Scores
 from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
@@ -117,8 +118,9 @@ class Trainer:
         else:
             self._take(model)
         self.objective = Objective(config.objective, self.model, len(self.labels))
-        rate = config.train.learning_rate
+        rate, decay = config.train.learning_rate, config.train.average
         self.optimiser = torch.optim.Adam(self.model.parameters(), rate, fused=True)
+        self.average = WeightAverage(self.model, decay) if decay else None
 
         self.epoch = self.current = 0
         self.finished = False
@@ -181,7 +183,8 @@ class Trainer:
         line: dict[str, Any] = {"epoch": self.current, **self._step()}
         self.epoch = self.current
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
-            line |= self._evaluate()
+            with self.average.in_place() if self.average is not None else nullcontext():
+                line |= self._evaluate()
             self.finished = self.selection.exhausted(self.epoch, settings)
         self.finished |= self.epoch == settings.epochs
         self.journal.write({**line, "seconds": round(time.monotonic() - self._started, 3)})
@@ -211,6 +214,8 @@ class Trainer:
             self._check_finite("the gradient of", gradients)
             raise self._diverged("the gradient overflows", "lower train.learning_rate")
         self.optimiser.step()
+        if self.average is not None:
+            self.average.take(self.current)
         return {"loss": float(loss.detach()), **values}
 
     def _pass(self) -> tuple[Tensor, dict[str, Tensor], list[Drawn]]:
@@ -325,6 +330,7 @@ class Trainer:
             "best": self.best,
             "optimiser": checkpoint.optimiser_state(self.optimiser),
             "estimator": self.estimator.state_dict() if self.estimator else {},
+            "average": self.average.state_dict() if self.average is not None else {},
         }
         header = {
             "kind": "training",
@@ -356,6 +362,8 @@ class Trainer:
         checkpoint.restore_optimiser(self.optimiser, states["optimiser"])
         if self.estimator is not None:
             self.estimator.load_state_dict(states.get("estimator", {}))
+        if self.average is not None:
+            self.average.load_state_dict(states.get("average", {}))
         self.epoch, self.finished = header["epoch"], header["finished"]
         self.selection = Selection(**header["selection"])
         self.seconds = header["seconds"]

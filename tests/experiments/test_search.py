@@ -177,6 +177,26 @@ def test_the_other_figure_decides_between_equals_and_nll_may_be_the_first():
     assert best == {"accuracy": [1, 0], "nll": [2, 3]}
 
 
+def by_halves(accuracy: float, halves: float):
+    return {"seconds": 1.0, "validation": {"accuracy": accuracy, "accuracy_by_halves": halves}}
+
+
+def test_by_halves_a_run_that_swings_does_not_win():
+    search = made(score="halves", finalists=1, finalist_seeds=0)
+    cell = search.cells()[0]
+    figures = [(0.90, 0.70), (0.80, 0.75), (0.7, 0.7), (0.6, 0.6), (0.1, 0.1)]
+    runs = {t.keys[0]: by_halves(*two) for t, two in zip(cell.trials, figures, strict=True)}
+    found = outcome(search, cell, runs)
+    assert found.winner.trial.number == 1
+    assert "80.00 % (75.00 % by halves)" in fragment(search, "some", [found])
+    assert "the best mean accuracy by halves" in table(search, [found]).note
+    gone = {"seconds": 1.0, "error": "diverged in epoch 3"}
+    assert outcome(search, cell, runs | {cell.trials[1].keys[0]: gone}).winner.trial.number == 0
+    older = runs | {cell.trials[2].keys[0]: record(0.8)}
+    with pytest.raises(ValueError, match="some runs are of a version that did not score by halves"):
+        outcome(search, cell, older)
+
+
 def test_a_run_that_diverged_is_the_worst_and_not_the_end():
     search = made(finalists=5, finalist_seeds=0)
     cell = search.cells()[0]

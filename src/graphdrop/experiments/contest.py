@@ -16,6 +16,8 @@ from graphdrop.experiments.runner import run_cells
 from graphdrop.experiments.search import Search, SearchCell, Trial
 from graphdrop.experiments.store import Record, Store
 
+BY_HALVES = "accuracy_by_halves"
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -28,6 +30,15 @@ class Standing:
     def accuracy(self) -> float:
         """Mean over its runs on the validation nodes; a run that diverged counts as 0."""
         return statistics.fmean(_figure(record, "accuracy", 0.0) for record in self.records)
+
+    @property
+    def halves(self) -> float | None:
+        """The same, on half of the nodes where the other half is best; None where not known."""
+        known = all(
+            BY_HALVES in record.get("validation", {BY_HALVES: 0}) for record in self.records
+        )
+        figures = (_figure(record, BY_HALVES, 0.0) for record in self.records)
+        return statistics.fmean(figures) if known else None
 
     @property
     def nll(self) -> float:
@@ -76,6 +87,11 @@ def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> 
         Standing(one.trial, [records[key] for key in one.trial.keys if key in records])
         for one in best
     ]
+    if search.score == "halves" and any(one.halves is None for one in (*tried, *finalists)):
+        raise ValueError(
+            f"{cell.name}: some runs are of a version that did not score by halves; move the file "
+            "of this search away, or set score to accuracy or nll"
+        )
     runs = sum(len(one.records) for one in finalists)
     return Outcome(
         cell,
@@ -90,7 +106,9 @@ def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
     """The best first; the earlier trial among equals."""
 
     def place(one: Standing) -> tuple[float, float]:
-        return (-one.accuracy, one.nll) if score == "accuracy" else (one.nll, -one.accuracy)
+        if score == "nll":
+            return one.nll, -one.accuracy
+        return -((one.halves or 0.0) if score == "halves" else one.accuracy), one.nll
 
     return sorted(standings, key=place)
 

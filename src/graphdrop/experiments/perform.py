@@ -21,7 +21,13 @@ from graphdrop.data import Dataset
 from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.left_out import LeftOut, detection, without_class
-from graphdrop.experiments.measures import compact, measures, part_scores, thinned
+from graphdrop.experiments.measures import (
+    accuracy_by_halves,
+    compact,
+    measures,
+    part_scores,
+    thinned,
+)
 from graphdrop.experiments.store import Record
 from graphdrop.metrics import TotalVariation
 from graphdrop.predict.predictive import PREDICTION_STEP
@@ -80,7 +86,9 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
     follower.follow(trainer)
     found = _fitted(trainer)
     if blind:
-        return found | part_scores(trainer, config, "validation")
+        scored = part_scores(trainer, config, "validation")
+        scored["validation"]["accuracy_by_halves"] = accuracy_by_halves(trainer.right)
+        return found | scored
     found |= measures(trainer) | {"kl": kl_course(trainer)}
     if (rates := edge_rates(trainer)) is not None:
         found["edge_rates"] = rates

@@ -44,8 +44,10 @@ class Search(Part):
     finalists: Count
     finalist_seeds: Natural
     """With how many seeds more the best configurations are run; they follow the first."""
-    score: Literal["accuracy", "nll"] = "accuracy"
-    """The validation figure that decides; the other one decides between equals."""
+    score: Literal["accuracy", "halves", "nll"] = "accuracy"
+    """The validation figure that decides: the best accuracy of a run; the accuracy on half of the
+    nodes where the other half is best, which does not favour runs that swing; or the NLL. Between
+    equals the NLL decides, or the accuracy where the NLL is level."""
 
     @property
     def seeds(self) -> range:

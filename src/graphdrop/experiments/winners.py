@@ -13,6 +13,11 @@ from graphdrop.experiments.spaces import Drawn, nested, values_of
 from graphdrop.report.tables import Table
 
 WIDTH = 48
+_FIGURES = {
+    "accuracy": "accuracy",
+    "halves": "accuracy by halves (of one half where the other is best)",
+    "nll": "NLL",
+}
 COLUMNS = ("configurations", "best settings", "validation", "second best", "seconds per run")
 
 
@@ -30,7 +35,7 @@ def budget(search: Search) -> str:
     """What every cell gets, in words."""
     more = " and ".join(map(str, search.seeds[1:]))
     again = f", the best {search.finalists} again with {more}" if more else ""
-    figure = {"accuracy": "accuracy", "nll": "NLL"}[search.score]
+    figure = _FIGURES[search.score]
     return (
         f"Up to {search.trials} configurations per cell with seed {search.first_seed}{again}; "
         f"the best mean {figure} on validation nodes wins."
@@ -66,7 +71,8 @@ def scores(standing: Standing) -> tuple[str, ...]:
     which = f"{count} seed{'s' * (count > 1)}, trial {standing.trial.number}"
     if standing.diverged:
         return "diverged", which
-    return f"{100 * standing.accuracy:.2f} %, NLL {standing.nll:.3f}", which
+    halves = "" if standing.halves is None else f" ({100 * standing.halves:.2f} % by halves)"
+    return f"{100 * standing.accuracy:.2f} %{halves}, NLL {standing.nll:.3f}", which
 
 
 def fragment(search: Search, name: str, outcomes: Sequence[Outcome]) -> str:

@@ -126,6 +126,7 @@ class Trainer:
         self.finished = False
         self.selection = Selection()
         self.best: dict[str, Tensor] = {}
+        self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
         self.seconds = 0.0
         self.folder = None
         if config.train.tensorboard:
@@ -273,8 +274,10 @@ class Trainer:
             prediction = evaluation.predictive(
                 self.model, self.data, self.config, rows=rows, samples=settings.samples
             )
-            accuracy = evaluation.accuracy(evaluation.decided(prediction, self.config), labels)
+            predicted = evaluation.decided(prediction, self.config)
+            accuracy = evaluation.accuracy(predicted, labels)
             nll = float(metrics.nll(prediction.probabilities, labels))
+        self.right.append(predicted == labels)
         if self.selection.offer(self.epoch, accuracy, nll, settings):
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {

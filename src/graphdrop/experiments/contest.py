@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from graphdrop.config import Config
 from graphdrop.experiments.display import Line, LiveTable
+from graphdrop.experiments.measures import BY_HALVES
 from graphdrop.experiments.runner import run_cells
 from graphdrop.experiments.search import Search, SearchCell, Trial
 from graphdrop.experiments.store import Record, Store
-
-BY_HALVES = "accuracy_by_halves"
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,9 @@ class Standing:
     @property
     def halves(self) -> float | None:
         """The same, on half of the nodes where the other half is best; None where not known."""
-        known = all(
-            BY_HALVES in record.get("validation", {BY_HALVES: 0}) for record in self.records
-        )
-        figures = (_figure(record, BY_HALVES, 0.0) for record in self.records)
-        return statistics.fmean(figures) if known else None
+        if any(BY_HALVES not in record.get("validation", {BY_HALVES}) for record in self.records):
+            return None
+        return statistics.fmean(_figure(record, BY_HALVES, 0.0) for record in self.records)
 
     @property
     def nll(self) -> float:

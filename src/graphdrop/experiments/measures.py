@@ -21,6 +21,8 @@ DIGITS = 5
 BINS = 15
 COVERAGES = 100
 HALVINGS = 50
+BY_HALVES = "accuracy_by_halves"
+"""The name under which a record has what `accuracy_by_halves` gives."""
 AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 _MONTE_CARLO = ("relaxed", "hard")
 

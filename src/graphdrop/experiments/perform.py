@@ -22,6 +22,7 @@ from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.left_out import LeftOut, detection, without_class
 from graphdrop.experiments.measures import (
+    BY_HALVES,
     accuracy_by_halves,
     compact,
     measures,
@@ -87,7 +88,7 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
     found = _fitted(trainer)
     if blind:
         scored = part_scores(trainer, config, "validation")
-        scored["validation"]["accuracy_by_halves"] = accuracy_by_halves(trainer.right)
+        scored["validation"][BY_HALVES] = accuracy_by_halves(trainer.right)
         return found | scored
     found |= measures(trainer) | {"kl": kl_course(trainer)}
     if (rates := edge_rates(trainer)) is not None:

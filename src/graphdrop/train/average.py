@@ -25,9 +25,9 @@ class WeightAverage:
     @torch.no_grad()
     def take(self, steps: int) -> None:
         """Take in the present parameters, which are those after so many steps."""
+        share = (1.0 - self._decay) / (1.0 - self._decay**steps)
         for name, value in self._parameters.items():
             if name in self._mean:
-                share = (1.0 - self._decay) / (1.0 - self._decay**steps)
                 self._mean[name].lerp_(value, share)
             else:
                 self._mean[name] = value.detach().clone()

@@ -9,6 +9,7 @@ from graphdrop.experiments.edge_rates import BETWEEN, KINDS, QUANTILES, WITHIN
 from graphdrop.experiments.found import CellRuns, Found
 from graphdrop.experiments.recipe import Cell
 from graphdrop.experiments.rendering import (
+    LAST_KL,
     Rendering,
     accuracy,
     figure_of,
@@ -43,10 +44,7 @@ def amortised(found: Found) -> Rendering:
     """Accuracy and last KL of global, free and amortised rates; what the amortised ones learned."""
     compared = figures_by_row(
         found,
-        {
-            "NLL": (lambda r: sampled(r)["nll"], 3),
-            "KL of a rate at the end (nats)": (lambda r: r["kl"]["values"][-1], 4),
-        },
+        {"NLL": (lambda r: sampled(r)["nll"], 3), **LAST_KL},
     )
     learned = [runs for runs in found.cells if _is_amortised(runs.cell)]
     title = f"{found.title}: what the amortised rates keep, KL averaged"

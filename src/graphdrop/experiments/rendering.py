@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 
 BASELINE = "GCN-DO"
+Measured = Mapping[str, tuple[Callable[[Record], float], int]]
+"""Figures of a run by the name of their column, each with how many digits it is shown."""
+LAST_KL: Measured = {"KL of a rate at the end (nats)": (lambda r: r["kl"]["values"][-1], 4)}
 
 
 @dataclass(frozen=True)
@@ -121,14 +124,15 @@ def blocks(found: Found) -> Rendering:
     )
 
 
-def variants(found: Found) -> Rendering:
-    """Accuracy, NLL and calibration of each variant."""
+def variants(found: Found, others: Measured | None = None) -> Rendering:
+    """Accuracy, NLL, calibration and drop rate of each variant, and what else is asked for."""
     return figures_by_row(
         found,
         {
             "NLL": (lambda r: sampled(r)["nll"], 3),
             "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
             "mean drop rate": (_mean_drop, 3),
+            **(others or {}),
         },
     )
 
@@ -137,9 +141,7 @@ def _mean_drop(record: Record) -> float:
     return statistics.fmean(rate for rate in record["drop_rates"] if rate is not None)
 
 
-def figures_by_row(
-    found: Found, others: Mapping[str, tuple[Callable[[Record], float], int]]
-) -> Rendering:
+def figures_by_row(found: Found, others: Measured) -> Rendering:
     """A table with a line per cell: its accuracy, and other figures with so many digits."""
     rows = []
     for runs in found.cells:
@@ -258,7 +260,7 @@ def _filled(values: Sequence[float | None], count: int) -> list[float]:
 
 
 def local(found: Found) -> Rendering:
-    """The scores of global and local rates, and the course of their KL."""
+    """The scores of global and local rates, and the course of their KL to its end."""
     curves = []
     for runs in found.cells:
         courses = [record["kl"] for record in runs.records if record["kl"]]
@@ -267,7 +269,7 @@ def local(found: Found) -> Rendering:
             curves.append(Curve(runs.cell.row, courses[0]["epochs"], values))
     label = "KL of a rate, sum over layers (nats)"
     panels = [Panel("Course of the KL", "epoch", label, curves)] if curves else []
-    return Rendering(variants(found).tables, figure_of(found, panels))
+    return Rendering(variants(found, LAST_KL).tables, figure_of(found, panels))
 
 
 def figure_of(

@@ -6,7 +6,7 @@ import statistics
 import pytest
 import torch
 
-from graphdrop.experiments.measures import accuracy_by_halves
+from graphdrop.experiments.measures import accuracy_by_halves, random_halves
 
 
 def answers(*shares: float, nodes: int = 400, seed: int = 0) -> list[torch.Tensor]:
@@ -35,20 +35,33 @@ def test_luck_among_many_evaluations_does_not_count():
     assert statistics.fmean(halves) == pytest.approx(0.7, abs=0.02)
 
 
-def test_over_random_halves_it_comes_near_the_mean_over_all_halves():
-    right = answers(0.6, 0.65, 0.55, nodes=8, seed=4)
+@pytest.mark.parametrize("nodes", [2, 7, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_mean_over_the_halvings_both_ways(nodes, seed):
+    right = answers(0.6, 0.65, 0.55, nodes=nodes, seed=seed)
     table = torch.stack(right).double()
+    firsts = list(itertools.combinations(range(nodes), nodes // 2))[: 2 * nodes]
     scores = []
-    for half in itertools.combinations(range(8), 4):
-        other = [node for node in range(8) if node not in half]
-        best = int(table[:, list(half)].mean(1).argmax())
-        scores.append(float(table[best, other].mean()))
-    # 50 halves both ways, of which every one has this deviation.
-    margin = 5 * statistics.pstdev(scores) / 50**0.5
-    assert accuracy_by_halves(right) == pytest.approx(statistics.fmean(scores), abs=margin)
+    for half in firsts:
+        other = [node for node in range(nodes) if node not in half]
+        for chosen_by, scored_on in ((list(half), other), (other, list(half))):
+            best = int(table[:, chosen_by].mean(1).argmax())
+            scores.append(float(table[best, scored_on].mean()))
+    masks = torch.zeros(len(firsts), nodes, dtype=torch.bool)
+    for mask, half in zip(masks, firsts, strict=True):
+        mask[list(half)] = True
+    assert accuracy_by_halves(right, masks) == pytest.approx(statistics.fmean(scores))
 
 
-def test_an_odd_number_of_nodes_counts_every_node():
-    # A halving scores 1/2 and 1 where a right node stands alone, 1 and 0 where the wrong one does.
-    right = [torch.tensor([True, False, True])]
-    assert accuracy_by_halves(right) == pytest.approx((2 * 0.75 + 0.5) / 3, abs=0.06)
+@pytest.mark.parametrize("nodes", [2, 7, 500])
+def test_random_halves_are_halves_and_every_node_is_in_some_of_both(nodes):
+    first = random_halves(nodes)
+    assert (first.sum(1) == nodes // 2).all()
+    assert first.any(0).all()
+    assert not first.all(0).any()
+    assert torch.equal(first, random_halves(nodes))
+
+
+def test_one_node_has_no_halves():
+    with pytest.raises(ValueError, match="no halves"):
+        accuracy_by_halves([torch.tensor([True])])

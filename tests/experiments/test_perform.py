@@ -98,6 +98,22 @@ def test_watching_changes_nothing_but_adds_the_total_variation(tiny_config):
     assert [len(layer) for layer in course["layers"]] == [2, 2]
 
 
+def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, synthetic):
+    seen = []
+
+    class Looks(Silent):
+        def evaluated(self, epoch):
+            weights = trainer.model.layers[0].weight.detach().clone()
+            seen.append((epoch, weights))
+
+    config = tiny_config(train={"average": 0.5, "epochs": 4, "evaluate_every": 2, "samples": 2})
+    trainer = Trainer(config, synthetic, progress=Looks())
+    trainer.fit()
+    assert [epoch for epoch, _ in seen] == [2, 4]
+    mean = trainer.average.state_dict()["layers.0.weight"]
+    assert torch.equal(seen[-1][1], mean)
+
+
 def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, synthetic):
     config = tiny_config(model={"method": "GCN-DO", "layers": 2, "hidden": 4, "dropout": 0.5})
     trainer = Trainer(config, synthetic, progress=Silent())

@@ -148,6 +148,20 @@ def test_schematics_are_one_figure_and_five():
     }
 
 
+def test_total_variation_is_averaged_at_the_same_epoch_however_long_a_run_was(tmp_path):
+    courses = [([10, 30, 50], [1.0, 3.0, 5.0]), ([10, 20], [2.0, 4.0])]  # by the run's seed
+    store, recipe = Store(tmp_path), read_recipe("fig-tv-paper")
+    for cell in recipe.cells(runs=2):
+        for config in cell.configs:
+            epochs, values = courses[config.seed]
+            layers = [values] * (cell.layers - 1)
+            course = {"total_variation": {"epochs": epochs, "layers": layers}}
+            store.append(record_of(config, 0.7, watch=True) | course)
+    figure = rendering.smoothing(found_in(store, "fig-tv")).figures["fig-tv"]
+    drawn = figure.axes[0].lines[0].get_xydata().tolist()
+    assert drawn == [[10, 1.5], [20, 3.0], [30, 3.0], [50, 5.0]]
+
+
 def test_axes_end_where_the_runs_end_and_not_where_wide_bands_do(tmp_path):
     store = Store(tmp_path)
     for cell in read_recipe("fig-depth-paper").cells(runs=2):

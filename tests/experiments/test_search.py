@@ -193,8 +193,21 @@ def test_by_halves_a_run_that_swings_does_not_win():
     gone = {"seconds": 1.0, "error": "diverged in epoch 3"}
     assert outcome(search, cell, runs | {cell.trials[1].keys[0]: gone}).winner.trial.number == 0
     older = runs | {cell.trials[2].keys[0]: record(0.8)}
-    with pytest.raises(ValueError, match="some runs are of a version that did not score by halves"):
+    with pytest.raises(ValueError, match="some runs were not scored by halves"):
         outcome(search, cell, older)
+
+
+def test_what_cannot_be_scored_by_halves_is_refused_before_any_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(contest, "run_cells", lambda *_, **__: pytest.fail("a run was made"))
+    search, store = made(score="halves"), Store(tmp_path)
+    cell = search.cells()[0]
+    store.append(record(0.8, key=cell.trials[2].keys[0], seed=50))
+    with pytest.raises(ValueError, match="take the lines without accuracy_by_halves out"):
+        contest.compete(search, [cell], store, jobs=1)
+    chosen = {"choose": {"train.select": ["accuracy", "nll"]}}
+    search = made(score="halves", spaces=[*SEARCH["spaces"], chosen])
+    with pytest.raises(ValueError, match="states chosen by their accuracy"):
+        contest.compete(search, search.cells(), Store(tmp_path / "none"), jobs=1)
 
 
 def test_a_run_that_diverged_is_the_worst_and_not_the_end():

@@ -146,3 +146,11 @@ def test_weights_outside_the_layers_count_whole_and_those_inside_by_what_was_dra
     outside = model.lin.weight.square().sum() + model.lin.bias.square().sum()
     inside = model.conv.lin.weight.square().sum() + model.conv.bias.square().sum()
     torch.testing.assert_close(kept, outside + keep * inside)
+
+
+def test_the_mean_of_the_weights_is_refused_beside_batch_normalisation():
+    with pytest.raises(ValueError, match="the model has batch normalisation"):
+        trainer(stock(), changes={"train": {"average": 0.9}})
+    model = ByHand()
+    attach(model, GraphDropConnect(LearnedRate(0.6), blocks=2), seed=1)
+    assert trainer(model, changes={"train": {"average": 0.9}}).average is not None

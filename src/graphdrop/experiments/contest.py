@@ -84,11 +84,8 @@ def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> 
         Standing(one.trial, [records[key] for key in one.trial.keys if key in records])
         for one in best
     ]
-    if search.score == "halves" and any(one.halves is None for one in (*tried, *finalists)):
-        raise ValueError(
-            f"{cell.name}: some runs are of a version that did not score by halves; move the file "
-            "of this search away, or set score to accuracy or nll"
-        )
+    if search.score == "halves":
+        _check_halves(cell, (*tried, *finalists))
     runs = sum(len(one.records) for one in finalists)
     return Outcome(
         cell,
@@ -97,6 +94,21 @@ def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> 
         len(cell.trials) - len(tried) + len(finalists) * len(search.seeds) - runs,
         [records[key] for trial in cell.trials for key in trial.keys if key in records],
     )
+
+
+def _check_halves(cell: SearchCell, standings: Sequence[Standing]) -> None:
+    """Refuse what has no accuracy by halves, or one of states that it does not keep."""
+    if any(trial.configs[0].train.select != "accuracy" for trial in cell.trials):
+        raise ValueError(
+            f'{cell.name}: the score "halves" is of states chosen by their accuracy, but some '
+            'configurations have train.select = "nll": give them "accuracy", or score by nll'
+        )
+    if any(one.halves is None for one in standings):
+        raise ValueError(
+            f"{cell.name}: some runs were not scored by halves, being of an older version or with "
+            f"one validation node: take the lines without {BY_HALVES} out of the file of this "
+            "search, or score by accuracy or nll"
+        )
 
 
 def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
@@ -112,6 +124,8 @@ def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
 
 def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int) -> None:
     """Make the runs of these cells that are missing: of all configurations, then of finalists."""
+    for cell in cells:  # what cannot be compared is better found before hours of runs
+        outcome(search, cell, store.records())
     for final in (False, True):
         known = store.records()
         lines: dict[str, Line] = {}

@@ -49,25 +49,33 @@ def part_scores(trainer: Trainer, config: Config, *parts: str) -> dict[str, Any]
     }
 
 
-def accuracy_by_halves(right: Sequence[Tensor]) -> float:
+def accuracy_by_halves(right: Sequence[Tensor], first: Tensor | None = None) -> float:
     """Accuracy on half of the nodes, after the evaluation at which the other half was best.
 
     The best accuracy of many evaluations is too high, the more so the more it swings. Here no node
-    helps to choose the evaluation by which it is scored: the mean over random halves, both ways.
+    helps to choose, among the evaluations there are, the one by which it is scored (with patience
+    all nodes say how many there are). The mean over halvings, both ways.
 
     Args:
         right: of every evaluation, which nodes it got right.
+        first: the first half of every halving, ``[halvings, nodes]``; `random_halves` unless given.
     """
     answers = torch.stack(list(right)).double()
-    draws = torch.Generator().manual_seed(0)
-    nodes = answers.shape[1]
-    order = torch.stack([torch.randperm(nodes, generator=draws) for _ in range(HALVINGS)])
-    first = torch.zeros(HALVINGS, nodes, dtype=torch.bool)
-    first.scatter_(1, order[:, : nodes // 2], value=True)
+    first = random_halves(answers.shape[1]) if first is None else first
     chosen_by = torch.cat([first, ~first]).double()
     best = (answers @ chosen_by.T / chosen_by.sum(1)).argmax(0)
     scored_on = 1.0 - chosen_by
     return float(((answers[best] * scored_on).sum(1) / scored_on.sum(1)).mean())
+
+
+def random_halves(nodes: int) -> Tensor:
+    """Which nodes are in the first half, of halvings that are the same in every run."""
+    if nodes < 2:
+        raise ValueError(f"{nodes} validation node has no halves: give a split with more")
+    draws = torch.Generator().manual_seed(0)
+    order = torch.stack([torch.randperm(nodes, generator=draws) for _ in range(HALVINGS)])
+    first = torch.zeros(HALVINGS, nodes, dtype=torch.bool)
+    return first.scatter_(1, order[:, : nodes // 2], value=True)
 
 
 def sampling(config: Config) -> Config:

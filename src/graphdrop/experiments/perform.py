@@ -88,7 +88,8 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
     found = _fitted(trainer)
     if blind:
         scored = part_scores(trainer, config, "validation")
-        scored["validation"][BY_HALVES] = accuracy_by_halves(trainer.right)
+        if len(trainer.rows["validation"]) > 1:
+            scored["validation"][BY_HALVES] = accuracy_by_halves(trainer.right)
         return found | scored
     found |= measures(trainer) | {"kl": kl_course(trainer)}
     if (rates := edge_rates(trainer)) is not None:
@@ -137,11 +138,14 @@ class _Follower(Progress):
     def start(self, epochs: int, done: int) -> None:
         """Nothing is shown."""
 
+    def evaluated(self, epoch: int) -> None:
+        """Look at the layers as they were evaluated."""
+        if self.smoothing is not None:
+            self.smoothing.look(epoch)
+
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:  # noqa: ARG002
         """Pass the number of the epoch on."""
         self._on_epoch(line["epoch"])
-        if self.smoothing is not None and "validation" in line:
-            self.smoothing.look(line["epoch"])
 
 
 class Smoothing:

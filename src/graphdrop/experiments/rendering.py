@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graphdrop.data import load_dataset
 from graphdrop.data.sources import UnavailableError
 from graphdrop.experiments.found import CellRuns, Found, paper
@@ -27,7 +29,12 @@ if TYPE_CHECKING:
 BASELINE = "GCN-DO"
 Measured = Mapping[str, tuple[Callable[[Record], float], int]]
 """Figures of a run by the name of their column, each with how many digits it is shown."""
-LAST_KL: Measured = {"KL of a rate at the end (nats)": (lambda r: r["kl"]["values"][-1], 4)}
+LAST_KL: Measured = {
+    "KL of a rate at the end, sum over layers (nats)": (
+        lambda r: r["kl"]["values"][-1] if r["kl"] else 0.0,
+        4,
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -240,12 +247,10 @@ def smoothing(found: Found) -> Rendering:
         courses = [record["total_variation"] for record in runs.records]
         if not courses:
             continue
-        epochs = max((course["epochs"] for course in courses), key=len)
         curves = [
-            Curve(
+            _course(
                 f"hidden layer {layer + 1}",
-                epochs,
-                [_filled(course["layers"][layer], len(epochs)) for course in courses],
+                [(course["epochs"], course["layers"][layer]) for course in courses],
             )
             for layer in range(runs.cell.layers - 1)
         ]
@@ -253,10 +258,18 @@ def smoothing(found: Found) -> Rendering:
     return Rendering(figures=figure_of(found, panels))
 
 
-def _filled(values: Sequence[float | None], count: int) -> list[float]:
-    """NaN where a run has no value, or had stopped."""
-    numbers = [math.nan if value is None else value for value in values]
-    return numbers + [math.nan] * (count - len(numbers))
+def _course(name: str, runs: Sequence[tuple[Sequence[int], Sequence[float | None]]]) -> Curve:
+    """The course of a figure over epochs, of runs that may know it at other epochs.
+
+    Between two epochs that a run knows it is drawn on the line through both; after its end it has
+    no value.
+    """
+    epochs = sorted({epoch for own, _ in runs for epoch in own})
+    by_run = [
+        np.interp(epochs, own, np.array(values, dtype=float), math.nan, math.nan).tolist()
+        for own, values in runs
+    ]
+    return Curve(name, epochs, by_run)
 
 
 def local(found: Found) -> Rendering:
@@ -265,8 +278,8 @@ def local(found: Found) -> Rendering:
     for runs in found.cells:
         courses = [record["kl"] for record in runs.records if record["kl"]]
         if courses:
-            values = [course["values"] for course in courses]
-            curves.append(Curve(runs.cell.row, courses[0]["epochs"], values))
+            values = [(course["epochs"], course["values"]) for course in courses]
+            curves.append(_course(runs.cell.row, values))
     label = "KL of a rate, sum over layers (nats)"
     panels = [Panel("Course of the KL", "epoch", label, curves)] if curves else []
     return Rendering(variants(found, LAST_KL).tables, figure_of(found, panels))

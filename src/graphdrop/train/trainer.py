@@ -160,6 +160,13 @@ class Trainer:
                 "objective.agree and train.passes take several samples in a step, which an "
                 "attached model does not give: leave them at 0 and 1"
             )
+        if self.config.train.average and any(
+            getattr(module, "running_mean", None) is not None for module in model.modules()
+        ):
+            raise ValueError(
+                "train.average is set, but the model has batch normalisation, whose statistics "
+                "would be those of other weights than the mean: leave it at 0"
+            )
         self.model, self.attached = model, Handle(model)
         self.estimator = None  # the handle's, whose state is the model's
 
@@ -186,6 +193,7 @@ class Trainer:
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
             with self.average.in_place() if self.average is not None else nullcontext():
                 line |= self._evaluate()
+                self.progress.evaluated(self.epoch)
             self.finished = self.selection.exhausted(self.epoch, settings)
         self.finished |= self.epoch == settings.epochs
         self.journal.write({**line, "seconds": round(time.monotonic() - self._started, 3)})

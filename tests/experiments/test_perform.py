@@ -98,20 +98,18 @@ def test_watching_changes_nothing_but_adds_the_total_variation(tiny_config):
     assert [len(layer) for layer in course["layers"]] == [2, 2]
 
 
-def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, synthetic):
-    seen = []
+def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, monkeypatch):
+    looked, seen = Smoothing.look, []
 
-    class Looks(Silent):
-        def evaluated(self, epoch):
-            weights = trainer.model.layers[0].weight.detach().clone()
-            seen.append((epoch, weights))
+    def look(self, epoch):
+        trainer = self._trainer
+        mean = trainer.average.state_dict()["layers.0.weight"]
+        seen.append((epoch, torch.equal(trainer.model.layers[0].weight, mean)))
+        looked(self, epoch)
 
-    config = tiny_config(train={"average": 0.5, "epochs": 4, "evaluate_every": 2, "samples": 2})
-    trainer = Trainer(config, synthetic, progress=Looks())
-    trainer.fit()
-    assert [epoch for epoch, _ in seen] == [2, 4]
-    mean = trainer.average.state_dict()["layers.0.weight"]
-    assert torch.equal(seen[-1][1], mean)
+    monkeypatch.setattr(Smoothing, "look", look)
+    perform(tiny_config(train={"average": 0.5}), watch=True)
+    assert seen == [(2, True), (4, True)]
 
 
 def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, synthetic):

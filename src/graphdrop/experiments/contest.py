@@ -124,8 +124,9 @@ def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
 
 def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int) -> None:
     """Make the runs of these cells that are missing: of all configurations, then of finalists."""
+    known = store.records()
     for cell in cells:  # what cannot be compared is better found before hours of runs
-        outcome(search, cell, store.records())
+        outcome(search, cell, known)
     for final in (False, True):
         known = store.records()
         lines: dict[str, Line] = {}

@@ -32,6 +32,7 @@ from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find
 from graphdrop.samplers import Drawn
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
 from graphdrop.train.agreement import disagreement
+from graphdrop.train.attached import check_attached
 from graphdrop.train.average import WeightAverage
 from graphdrop.train.evaluation import Scores
 from graphdrop.train.journal import Journal, summary_writer
@@ -150,23 +151,7 @@ class Trainer:
         """Train a model that has a sampler attached."""
         from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
 
-        if (asked := self.config.train.estimator) != "method":
-            raise ValueError(
-                f'train.estimator is "{asked}", but an attached model has its own: leave it '
-                'at "method", and give attach(model, sampler, estimator=...)'
-            )
-        if self.config.objective.agree or self.config.train.passes > 1:
-            raise ValueError(
-                "objective.agree and train.passes take several samples in a step, which an "
-                "attached model does not give: leave them at 0 and 1"
-            )
-        if self.config.train.average and any(
-            getattr(module, "running_mean", None) is not None for module in model.modules()
-        ):
-            raise ValueError(
-                "train.average is set, but the model has batch normalisation, whose statistics "
-                "would be those of other weights than the mean: leave it at 0"
-            )
+        check_attached(model, self.config)
         self.model, self.attached = model, Handle(model)
         self.estimator = None  # the handle's, whose state is the model's
 

@@ -49,12 +49,12 @@ class Problem:
         return estimator.loss(run)
 
     def step(self, estimator: Estimator) -> Callable[[], None]:
-        optimiser = torch.optim.Adam(self.model.parameters(), lr=0.005)
+        optimizer = torch.optim.Adam(self.model.parameters(), lr=0.005)
 
         def once() -> None:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             self.loss(estimator).backward()
-            optimiser.step()
+            optimizer.step()
 
         return once
 
@@ -72,14 +72,14 @@ def cora(rate: Rate) -> Problem:
     torch.manual_seed(0)
     classes = int(data.y.max()) + 1
     sampler = GraphDropConnect(rate, blocks=2)
-    model = GCN(data.x.shape[1], HIDDEN, classes, LAYERS, sampler, norm="row")
+    model = GCN(data.x.shape[1], HIDDEN, LAYERS, classes, sampler, normalization="row")
     return Problem("Cora", model, data.x, data.edge_index, rows, data.y[rows])
 
 
 def toy(rate: Rate) -> Problem:
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 0]])
     torch.manual_seed(0)
-    model = GCN(2, 2, 2, 2, GraphDropConnect(rate, blocks=2), norm="row")
+    model = GCN(2, 2, 2, 2, GraphDropConnect(rate, blocks=2), normalization="row")
     x = torch.tensor([[3.0, -1.5], [1.0, 6.0], [-3.5, 2.0]])
     return Problem("4 edges", model, x, edges, torch.arange(3), torch.tensor([0, 1, 0]))
 

@@ -26,7 +26,7 @@ def features(nodes: int) -> Tensor:
 def random_graph(nodes: int, edges: int) -> Graph:
     generator = torch.Generator().manual_seed(0)
     index = torch.randint(0, nodes, (2, edges), generator=generator)
-    return Graph.from_edge_index(index, nodes, normalisation="none")
+    return Graph.from_edge_index(index, nodes, normalization="none")
 
 
 def with_mask(kind: Kind, blocks: int | None) -> Mask:

@@ -48,10 +48,10 @@ def large() -> float:
     x = torch.randn(nodes, width, generator=generator)
     labels = torch.randint(0, 16, (nodes,), generator=generator)
     sampler = GraphDropConnect(BetaBernoulliRate(), blocks=None, first_blocks=None)
-    model = GCN(width, width, 16, 2, sampler)
-    optimiser = torch.optim.Adam(model.parameters())
+    model = GCN(width, width, 2, 16, sampler)
+    optimizer = torch.optim.Adam(model.parameters())
     torch.nn.functional.cross_entropy(model(x, index), labels).backward()
-    optimiser.step()
+    optimizer.step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -65,7 +65,7 @@ def main() -> bool:
         ("mask per feature", GraphDropConnect(BetaBernoulliRate(), blocks=None)),
     ):
         torch.manual_seed(0)
-        sizes[name] = allocated(GCN(data.x.shape[1], 128, 7, 4, sampler), data, rows)
+        sizes[name] = allocated(GCN(data.x.shape[1], 128, 4, 7, sampler), data, rows)
     extra = sizes["mask per feature"] - sizes["masks off"]
     note = f"{sizes['masks off']:.3g} MiB without"
     report.add(Row("Cora, 4 layers: MiB a mask per feature adds to a step", extra, 1.0, note=note))

@@ -46,12 +46,12 @@ class SparseFirst(nn.Module):
 
 
 def step(model: nn.Module, run: Callable[[], Tensor], labels: Tensor) -> Callable[[], None]:
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.005, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005, fused=True)
 
     def once() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.cross_entropy(run(), labels).backward()
-        optimiser.step()
+        optimizer.step()
 
     return once
 
@@ -75,7 +75,7 @@ def main() -> bool:
         return step(model, run, labels)
 
     def ours(sampler: object, temperature: float | None = None) -> Callable[[], None]:
-        model = GCN(features, HIDDEN, classes, LAYERS, sampler)
+        model = GCN(features, HIDDEN, LAYERS, classes, sampler)
         model.temperature = temperature
         return step(model, lambda: model(data.x, data.edge_index, rows=rows), labels)
 
@@ -87,13 +87,13 @@ def main() -> bool:
             sparse, lambda: sparse(data.x, data.edge_index)[rows], labels
         ),
         "masks off": ours(None),
-        "hard, 2 blocks": ours(GraphDropConnect(FixedRate(0.5), blocks=2)),
+        "hard, 2 blocks": ours(GraphDropConnect(FixedRate(keep=0.5), blocks=2)),
         "concrete, 2 blocks": ours(GraphDropConnect(BetaBernoulliRate(), blocks=2), 0.67),
         "concrete, 16 blocks": ours(GraphDropConnect(BetaBernoulliRate(), blocks=16), 0.67),
-        "hard per feature": ours(GraphDropConnect(FixedRate(0.5), blocks=None)),
+        "hard per feature": ours(GraphDropConnect(FixedRate(keep=0.5), blocks=None)),
         "concrete per feature": ours(GraphDropConnect(BetaBernoulliRate(), blocks=None), 0.67),
-        "DropEdge": ours(DropEdge(FixedRate(0.5))),
-        "DropOut": ours(DropOut(FixedRate(0.5))),
+        "DropEdge": ours(DropEdge(FixedRate(keep=0.5))),
+        "DropOut": ours(DropOut(FixedRate(keep=0.5))),
     }
     best = best_of(functions, repeats=20)
     for name in ("PyG", "PyG with dropout_edge", "PyG, sparse first product"):

@@ -34,15 +34,15 @@ def pyg(dataset: Dataset) -> float:
     hidden = Config().model.hidden
     classes = dataset.num_classes
     model = pyg_nn.GCN(data.x.shape[1], hidden, LAYERS, classes, dropout=0.5, cached=True)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.005, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005, fused=True)
 
     def epochs(count: int) -> None:
         for epoch in range(1, count + 1):
             model.train()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             out = model(data.x, data.edge_index)[data.train_mask]
             nn.functional.cross_entropy(out, data.y[data.train_mask]).backward()
-            optimiser.step()
+            optimizer.step()
             if epoch % EVERY == 0:
                 model.eval()
                 with torch.no_grad():

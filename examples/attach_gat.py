@@ -32,13 +32,13 @@ def stock_gat(data: Data) -> GAT:
 def plain(data: Data, epochs: int) -> Tensor:
     """Train the network as it is; class probabilities of every node."""
     model = stock_gat(data)
-    optimiser = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
     for _ in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         out = model(data.x, data.edge_index)
         loss = cross_entropy(out[data.train_mask], data.y[data.train_mask])
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         probabilities: Tensor = model.eval()(data.x, data.edge_index).softmax(1)
     return probabilities
@@ -49,14 +49,14 @@ def bayesian(data: Data, epochs: int) -> tuple[Tensor, dict[str, tuple[float, fl
     model = stock_gat(data)
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))  # added
     before = handle.drop_rates()
-    optimiser = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
     for epoch in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         out = model(data.x, data.edge_index)
         loss = cross_entropy(out[data.train_mask], data.y[data.train_mask])
         loss += min(1.0, (epoch + 1) / 20) / int(data.train_mask.sum()) * handle.kl()  # added
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     probabilities = predict(model, data, samples=20).probabilities  # added
     after = handle.drop_rates()
     return probabilities, {name: (before[name], after[name]) for name in before}

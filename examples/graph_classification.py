@@ -64,14 +64,14 @@ def trained(graphs: list[Data], epochs: int) -> Classifier:
     """Train on batches; every one of them draws masks of its own."""
     model = Classifier()
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
-    optimiser = torch.optim.Adam(model.parameters(), 0.005)
+    optimizer = torch.optim.Adam(model.parameters(), 0.005)
     for epoch in range(epochs):
         for batch in DataLoader(graphs, batch_size=64, shuffle=True):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
             loss = loss + min(1.0, (epoch + 1) / 20) / len(graphs) * handle.kl()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
     return model
 
 

@@ -23,7 +23,7 @@ from torchmetrics.functional.classification import binary_auroc, binary_average_
 
 from graphdrop import GraphDropConnect, LearnedRate, attach, load_dataset
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.predict import LabelPredictive, predict
+from graphdrop.inference import LabelPredictive, predict
 
 
 def a_graph() -> Data:
@@ -80,15 +80,15 @@ def trained(model: GAE, data: Data, epochs: int) -> GAE:
     # Inner products bear little noise at first: begin with nine connections in ten. A sample also
     # draws what the model draws in training, which is the embedding of a VGAE.
     attach(model, GraphDropConnect(LearnedRate(0.9), blocks=2), sample_dropout=True)
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         z = model.encode(data.x, data.edge_index)
         loss = model.recon_loss(z, data.edge_label_index)
         if isinstance(model, VGAE):
             loss = loss + model.kl_loss() / data.num_nodes
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return model
 
 

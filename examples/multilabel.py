@@ -34,15 +34,15 @@ def trained(data: Data, epochs: int) -> GraphSAGE:
     """A network with one logit per label."""
     model = GraphSAGE(data.num_features, 64, 2, data.topics.shape[1], dropout=0.5)
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
-    optimiser = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01, weight_decay=5e-4)
     train = data.train
     for epoch in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         out = model(data.x, data.edge_index)
         loss = binary_cross_entropy_with_logits(out[train], data.topics[train])
         loss = loss + min(1.0, (epoch + 1) / 20) / data.topics[train].numel() * handle.kl()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return model
 
 

@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from graphdrop import BetaBernoulliRate, GraphDropConnect, attach
-from graphdrop.predict import GaussianPredictive, predict
+from graphdrop.inference import GaussianPredictive, predict
 
 NEIGHBOURS, WAVES = 8, 32
 CENTRE, RADIUS = (0.45, 0.45), 0.2
@@ -54,15 +54,15 @@ def trained(data: Data, epochs: int) -> GraphSAGE:
     """A network that gives two columns for the one target: mean and log variance."""
     model = GraphSAGE(data.num_features, 64, 2, 2)
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
-    optimiser = torch.optim.Adam(model.parameters(), 0.01, weight_decay=2e-4)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01, weight_decay=2e-4)
     train = data.train_mask
     for epoch in range(epochs):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         mean, log_variance = model(data.x, data.edge_index)[train].chunk(2, 1)
         loss = gaussian_nll_loss(mean, data.y[train], log_variance.exp())
         loss = loss + min(1.0, (epoch + 1) / 20) / int(train.sum()) * handle.kl()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return model
 
 

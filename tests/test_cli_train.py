@@ -15,7 +15,7 @@ from pyarrow import parquet
 from graphdrop import config, load_dataset
 from graphdrop.cli import main
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.predict import predict
+from graphdrop.inference import predict
 from graphdrop.train import load
 
 SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]

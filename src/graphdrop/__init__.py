@@ -1,19 +1,17 @@
 """Learnable connection sampling and uncertainty for graph neural networks."""
 
-import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graphdrop.config import Config
     from graphdrop.data import Dataset, load_dataset
     from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
     from graphdrop.graph import Graph
+    from graphdrop.inference import Predictive, predict
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN
     from graphdrop.nn.attach import attach
-    from graphdrop.predict import Predictive, predict
     from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
     from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
     from graphdrop.train import Trainer, load, save
@@ -59,7 +57,7 @@ _ROOMS = {
     "metrics": ["calibration_error", "pavpu", "total_variation"],
     "nn": ["GCN"],
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
-    "predict": ["Predictive", "predict"],
+    "inference": ["Predictive", "predict"],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["Trainer", "load", "save"],
@@ -73,28 +71,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    room = import_module(_HOME[name])
-    return room if name == "predict" else getattr(room, name)
+    return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
-
-
-class _CallableRoom(ModuleType):
-    """The room `predict`, which is called as the function of that name in it."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self.predict(*arguments, **options)
-
-
-class _Package(ModuleType):
-    """A package in which importing the room `predict` does not hide the function `predict`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "predict" and isinstance(value, ModuleType):
-            value.__class__ = _CallableRoom
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

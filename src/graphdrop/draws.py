@@ -83,8 +83,8 @@ class Mask:
     temperature: float = TEMPERATURE
     antithetic: bool = False
     """Use 1 - u in place of every u: the second pass of ARM."""
-    before_normalisation: bool = False
-    """Mask the adjacency matrix and normalise what is left, instead of the reverse."""
+    before_normalization: bool = False
+    """Mask the adjacency matrix and normalize what is left, instead of the reverse."""
 
     def __post_init__(self) -> None:
         if self.blocks is not None and self.blocks < 1:

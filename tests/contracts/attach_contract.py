@@ -1,7 +1,7 @@
 """`AttachContract`: what `attach` promises for every layer, held to PyG's own message hooks.
 
 The truth is a copy of the model to which nothing is attached. A hook of PyG's multiplies each of
-its messages by an entry of the materialised mask, found by the two ends of the message's edge.
+its messages by an entry of the materialized mask, found by the two ends of the message's edge.
 """
 
 import copy
@@ -20,7 +20,7 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialise
+from graphdrop.kernels import materialize
 from graphdrop.kernels.reference import draw_values
 from graphdrop.nn.attach import Handle, attach
 from graphdrop.rates import LearnedRate
@@ -75,7 +75,7 @@ class Written:
                     graph, replace(mask, antithetic=False), features, torch.arange(graph.num_edges)
                 )
                 self.centred[name] += ((values.double() + 0.5) / 2**16 - 0.5).sum()
-            written = materialise(graph, mask, features)[places]
+            written = materialize(graph, mask, features)[places]
             if masked.sampler.rescale:
                 written = written / torch.sigmoid(mask.keep_logit)
             self.dropped += int((written < 0.5).sum())
@@ -93,7 +93,7 @@ def _graph_and_places(edges: Tensor, apart: bool) -> tuple[Graph, Tensor]:
     for ends in both:
         named.append((*ends, rank[ends]))
         rank[ends] += 1
-    graph = Graph.from_edge_index(edges, normalisation="none")
+    graph = Graph.from_edge_index(edges, normalization="none")
     if apart:
         other_ids = torch.arange(graph.num_dst, dtype=torch.int32) + (1 << 30)
         graph = replace(graph, dst_ids=other_ids)

@@ -56,7 +56,7 @@ def masked_matrices(
     """`N(A) * Z`, or `N(A * Z)` where masks come `before`, as `[..., n, n]`.
 
     The mask is `[connections, ...]`; without one this is `N(A)` itself, `[n, n]`. Masks before the
-    normalisation leave the identity alone.
+    normalization leave the identity alone.
     """
     listed = connections(edges)
     loop = torch.tensor([connection.is_loop for connection in listed])
@@ -85,8 +85,8 @@ def masked_matrices(
     if norm == "row":
         return power(degree, -1.0)[..., :, None] * masked
     scale = power(degree, -0.5)
-    normalised = scale[..., :, None] * masked * scale[..., None, :]
-    return normalised + matrices(mask, loop) if norm == "paper" else normalised
+    normalized = scale[..., :, None] * masked * scale[..., None, :]
+    return normalized + matrices(mask, loop) if norm == "paper" else normalized
 
 
 def dense_layer(matrices: Tensor, x: Tensor, weight: Tensor) -> Tensor:

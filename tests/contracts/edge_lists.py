@@ -29,12 +29,12 @@ class EdgeList:
     def edge_weight(self) -> Tensor:
         return torch.tensor(self.weights)
 
-    def graph(self, normalisation: str = "sym", *, self_loops: bool = True) -> Graph:
+    def graph(self, normalization: str = "sym", *, self_loops: bool = True) -> Graph:
         return Graph.from_edge_index(
             self.edge_index,
             self.num_nodes,
             self.edge_weight,
-            normalisation=normalisation,
+            normalization=normalization,
             self_loops=self_loops,
         )
 

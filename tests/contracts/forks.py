@@ -11,7 +11,7 @@ from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
 
 # made before the fork: torch's own threads do not survive one either
-GRAPH = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalisation="none")
+GRAPH = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalization="none")
 X = torch.eye(3)
 MASK = Mask(Kind.HARD, torch.tensor(0.0), stream_key(2))
 

@@ -15,8 +15,8 @@ from contracts.dense_layers import TOWN, Connection, connections, dense_layer, m
 from contracts.masked_sums import normal
 from graphdrop.draws import Mask
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialise
-from graphdrop.nn import GCN, GCNLayer
+from graphdrop.kernels import materialize
+from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.samplers import Draw, Sampler
 
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 def make_rate(name: str) -> Rate:
     """A rate whose mean is `KEEP`."""
     if name == "fixed":
-        return FixedRate(KEEP)
+        return FixedRate(keep=KEEP)
     if name == "learned":
         return LearnedRate(KEEP)
     rate = BetaBernoulliRate()
@@ -66,7 +66,7 @@ class SamplerContract(ABC):
 
     pairs = False
     rescale = False
-    before_normalisation = False
+    before_normalization = False
 
     @abstractmethod
     def sampler(self, rate: Rate) -> Sampler:
@@ -112,23 +112,23 @@ class SamplerContract(ABC):
 
     def written(self, mask: Mask, graph: Graph, features: int = FEATURES) -> Tensor:
         width = features * (OUTPUTS if self.pairs else 1)
-        values = materialise(graph, mask, width, dtype=torch.float64)
+        values = materialize(graph, mask, width, dtype=torch.float64)
         values = values.view(graph.num_edges, features, -1)
         return values.expand(graph.num_edges, features, OUTPUTS)
 
     def matrices(self, mask: Tensor, scale: float | Tensor = 1.0) -> Tensor:
         """The matrix of each pair of features, `[features, OUTPUTS, n, n]`."""
-        return scale * masked_matrices(TOWN, NORM, mask, before=self.before_normalisation)
+        return scale * masked_matrices(TOWN, NORM, mask, before=self.before_normalization)
 
     def scale(self, sampler: Sampler, draw: Draw, layer: int = 0) -> Tensor:
         """What a kept connection is multiplied by."""
         logit = sampler.mask(town(), draw, layer).keep_logit.double()
         return 1.0 / torch.sigmoid(logit) if self.rescale else torch.ones(())
 
-    def layer(self, rate: str) -> GCNLayer:
-        return GCNLayer(FEATURES, OUTPUTS, self.sampler(make_rate(rate)), bias=False)
+    def layer(self, rate: str) -> SampledGCNConv:
+        return SampledGCNConv(FEATURES, OUTPUTS, self.sampler(make_rate(rate)), bias=False)
 
-    def probe(self, layer: GCNLayer, draw: Draw | None) -> Tensor:
+    def probe(self, layer: SampledGCNConv, draw: Draw | None) -> Tensor:
         """The matrices that a layer multiplies by, found by feeding it one entry at a time."""
         graph, nodes = town(), TOWN.num_nodes
         found = torch.empty(FEATURES, OUTPUTS, nodes, nodes, dtype=torch.float64)
@@ -202,7 +202,7 @@ class SamplerContract(ABC):
         assert abs(float(share.mean()) - KEEP) < 4.0 * error
 
     def test_connections_share_a_draw_wherever_it_is_promised(self) -> None:
-        sampler = self.sampler(FixedRate(KEEP))
+        sampler = self.sampler(FixedRate(keep=KEEP))
         shares_with = torch.full((len(self.places()),), -1)
         for group in self.groups():
             shares_with[group] = group[0]
@@ -210,7 +210,7 @@ class SamplerContract(ABC):
         for step in range(20):
             mask = self.mask(sampler, Draw(9, step)).flatten()
             assert torch.equal(mask[masked], mask[shares_with[masked]])
-            if not self.before_normalisation:  # there, the identity is added after masking
+            if not self.before_normalization:  # there, the identity is added after masking
                 assert bool((mask[~masked] == 1.0).all())
 
     @pytest.mark.parametrize("rate", ["fixed", "beta"])
@@ -247,7 +247,7 @@ class SamplerContract(ABC):
         assert not torch.equal(one, layer(x, graph, Draw(1, 2, 1, temperature=0.67)))
 
     def test_a_relaxed_mask_rounds_to_the_hard_one(self) -> None:
-        sampler = self.sampler(FixedRate(KEEP))
+        sampler = self.sampler(FixedRate(keep=KEEP))
         for step in range(20):
             hard, relaxed = (
                 self.mask(sampler, Draw(2, step, temperature=temperature))
@@ -256,7 +256,7 @@ class SamplerContract(ABC):
             assert torch.equal(hard, (relaxed > 0.5).double())
 
     def test_the_opposite_draw_turns_every_uniform_round(self) -> None:
-        sampler, draw = self.sampler(FixedRate(0.5)), Draw(2, 3)
+        sampler, draw = self.sampler(FixedRate(keep=0.5)), Draw(2, 3)
         masked = sorted(place for group in self.groups() for place in group)
         one, other = (
             self.mask(sampler, each).flatten()[masked] for each in (draw, draw.opposite())
@@ -268,14 +268,20 @@ class SamplerContract(ABC):
         self, rate: str, temperature: float | None
     ) -> None:
         model = GCN(
-            FEATURES, OUTPUTS, OUTPUTS, 3, self.sampler(make_rate(rate)), norm=NORM, bias=False
+            FEATURES,
+            OUTPUTS,
+            3,
+            OUTPUTS,
+            self.sampler(make_rate(rate)),
+            normalization=NORM,
+            bias=False,
         )
         x, draw = normal(TOWN.num_nodes, FEATURES, seed=4), Draw(6, 7, temperature=temperature)
         hidden = x.double()
         for number, layer in enumerate(model.layers):
-            assert isinstance(layer, GCNLayer)
+            assert isinstance(layer, SampledGCNConv)
             assert layer.sampler is not None
-            mask = self.mask(layer.sampler, draw, number, features=layer.in_features)
+            mask = self.mask(layer.sampler, draw, number, features=layer.in_channels)
             scale = self.scale(layer.sampler, draw, number)
             hidden = dense_layer(self.matrices(mask, scale), hidden, layer.weight)
             hidden = hidden if number == 2 else hidden.relu()
@@ -287,7 +293,7 @@ class SamplerContract(ABC):
         x, layer, draw = normal(TOWN.num_nodes, FEATURES, seed=5), self.layer("fixed"), Draw(1, 1)
         order = torch.tensor([9, 5, 3, 1, 0, 8, 6, 2, 7, 4])  # the parallels 5, 6 stay in order
         shuffled = Graph.from_edge_index(
-            TOWN.edge_index[:, order], TOWN.num_nodes, TOWN.edge_weight[order], normalisation=NORM
+            TOWN.edge_index[:, order], TOWN.num_nodes, TOWN.edge_weight[order], normalization=NORM
         )
         assert torch.equal(layer(x, shuffled, draw), layer(x, town(), draw))
 
@@ -296,7 +302,7 @@ class SamplerContract(ABC):
         place = torch.tensor([3, 5, 0, 2, 1, 4])  # where each node stands now
         ids = place.argsort()
         moved = Graph.from_edge_index(
-            place[TOWN.edge_index], TOWN.num_nodes, TOWN.edge_weight, normalisation=NORM
+            place[TOWN.edge_index], TOWN.num_nodes, TOWN.edge_weight, normalization=NORM
         )
         named = replace(moved, dst_ids=ids.int(), src_ids=ids.int())
         out = layer(x, town(), draw)

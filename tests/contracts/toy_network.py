@@ -41,7 +41,7 @@ class Sharing:
     sampler: Callable[[Rate], Sampler]
     draw: Name
     """Of (layer, destination, source, feature); None for a connection that is always kept."""
-    before_normalisation: bool = False
+    before_normalization: bool = False
     rescale: bool = False
     walk: bool = False
     """Whether a node of which the first layer kept no edge reads nothing in the second."""
@@ -62,10 +62,10 @@ SHARINGS = {
         _unless_loop(lambda layer, v, u, i: (frozenset((v, u)), layer * i)),
     ),
     "DropEdge": Sharing(DropEdge, lambda _layer, v, u, _i: frozenset((v, u))),
-    "DropEdge before normalisation": Sharing(
-        lambda rate: DropEdge(rate, before_normalisation=True),
+    "DropEdge before normalization": Sharing(
+        lambda rate: DropEdge(rate, before_normalization=True),
         _unless_loop(lambda _layer, v, u, _i: frozenset((v, u))),
-        before_normalisation=True,
+        before_normalization=True,
     ),
     "DropOut": Sharing(lambda rate: DropOut(rate, rescale=False), lambda _layer, _v, u, i: (u, i)),
     "rescaled DropOut": Sharing(DropOut, lambda _layer, _v, u, i: (u, i), rescale=True),
@@ -81,7 +81,7 @@ class Toy:
         self.sharing = SHARINGS[sharing]
         self.rows = torch.tensor(range(NODES) if rows is None else rows)
         generator = torch.Generator().manual_seed(SEED)
-        self.model = GCN(WIDTH, WIDTH, 2, 2, self.sharing.sampler(rate), norm="sym")
+        self.model = GCN(WIDTH, WIDTH, 2, 2, self.sharing.sampler(rate), normalization="sym")
         with torch.no_grad():
             for parameter in itertools.chain(self._layer(0), self._layer(1)):
                 parameter.copy_(1.5 * torch.randn(*parameter.shape, generator=generator))
@@ -153,9 +153,9 @@ class Toy:
         for (v, u), i in itertools.product(EDGES, range(WIDTH)):
             name = self.sharing.draw(layer, v, u, i)
             written[:, i, v, u] = 1.0 if name is None else mask[:, names.index(name)]
-        if self.sharing.before_normalisation:
-            return _normalised(written)
-        return _normalised(written * 0.0 + _adjacency()) * written
+        if self.sharing.before_normalization:
+            return _normalized(written)
+        return _normalized(written * 0.0 + _adjacency()) * written
 
 
 def _adjacency() -> Tensor:
@@ -166,7 +166,7 @@ def _adjacency() -> Tensor:
     return matrix
 
 
-def _normalised(matrix: Tensor) -> Tensor:
+def _normalized(matrix: Tensor) -> Tensor:
     """`D^-1/2 (A + I) D^-1/2`."""
     degree = matrix.sum(-1)
     return matrix / (degree[..., :, None] * degree[..., None, :]).sqrt()
@@ -177,5 +177,5 @@ def copies(count: int) -> Graph:
     edges = torch.tensor([SOURCES, DESTINATIONS])
     shift = NODES * torch.arange(count)
     return Graph.from_edge_index(
-        (edges[:, None, :] + shift[:, None]).flatten(1), NODES * count, normalisation="sym"
+        (edges[:, None, :] + shift[:, None]).flatten(1), NODES * count, normalization="sym"
     )

@@ -71,7 +71,7 @@ def local_rate() -> LearnedRate:
         ("DropEdge", REINFORCE, lambda: LearnedRate(0.6), None),
         # the rate also enters the loss by itself, as a factor
         ("rescaled DropOut", ARM, lambda: LearnedRate(0.6), [0, 2]),
-        ("DropEdge before normalisation", DisARM, lambda: LearnedRate(0.6), [1]),
+        ("DropEdge before normalization", DisARM, lambda: LearnedRate(0.6), [1]),
         ("asymmetric", DisARM, local_rate, [2, 0]),
     ],
 )
@@ -131,7 +131,7 @@ def test_fixed_rates_take_one_pass_and_no_sums(
         raise AssertionError("nothing needs these sums")
 
     monkeypatch.setattr(Drawn, "sums", refuse)
-    toy = Toy("asymmetric", FixedRate(0.7))
+    toy = Toy("asymmetric", FixedRate(keep=0.7))
     passes = Passes(toy, Draw(5, 1))
     loss = estimator.loss(passes)
     assert len(passes.tapes) == 1
@@ -141,7 +141,7 @@ def test_fixed_rates_take_one_pass_and_no_sums(
 
 def test_a_fixed_rate_beside_a_learned_one_is_left_alone() -> None:
     toy = Toy("asymmetric", LearnedRate(0.6))
-    toy.model.layers[0].sampler.rate = FixedRate(0.7)  # type: ignore[union-attr]
+    toy.model.layers[0].sampler.rate = FixedRate(keep=0.7)  # type: ignore[union-attr]
     passes = Passes(toy, Draw(5, 1))
     (gradient,) = torch.autograd.grad(ARM().loss(passes), list(toy.rates[1].parameters()))
     assert gradient != 0.0

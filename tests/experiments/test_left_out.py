@@ -14,8 +14,8 @@ from graphdrop.experiments.left_out import (
 )
 from graphdrop.experiments.perform import perform
 from graphdrop.experiments.recipe import read_recipe
+from graphdrop.inference import predict
 from graphdrop.metrics import ood_aupr, ood_auroc
-from graphdrop.predict import predict
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
 

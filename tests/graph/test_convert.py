@@ -14,11 +14,11 @@ from graphdrop.graph import Graph
 def test_the_edges_and_weights_of_a_data_object_are_taken() -> None:
     edge_index = torch.tensor([[0, 2], [1, 1]])
     data = Data(x=torch.zeros(4, 1), edge_index=edge_index)
-    graph = Graph.from_data(data, normalisation="none")
+    graph = Graph.from_data(data, normalization="none")
     assert (graph.num_dst, graph.num_edges) == (4, 2)
     assert graph.weight.tolist() == [1.0, 1.0]
     data.edge_weight = torch.tensor([0.5, 2.0])
-    assert Graph.from_data(data, normalisation="none").weight.tolist() == [0.5, 2.0]
+    assert Graph.from_data(data, normalization="none").weight.tolist() == [0.5, 2.0]
     assert Graph.from_data(data).num_edges == 6
     assert Graph.from_data(data, self_loops=False).num_edges == 2
 
@@ -32,7 +32,7 @@ def test_data_without_edges_is_refused(data: Data) -> None:
 @for_all(edge_lists())
 def test_a_row_of_a_scipy_matrix_is_a_destination(edges: EdgeList) -> None:
     matrix = scipy.sparse.csr_array(edges.dense().numpy())
-    assert torch.equal(dense(Graph.from_scipy(matrix, normalisation="none")), edges.dense())
+    assert torch.equal(dense(Graph.from_scipy(matrix, normalization="none")), edges.dense())
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_row_of_a_scipy_matrix_is_a_destination(edges: EdgeList) -> None:
 )
 def test_any_sparse_format_and_number_type_will_do(kind: str) -> None:
     matrix = getattr(scipy.sparse, kind)(np.array([[0, 3], [0, 0]], dtype=np.int8))
-    graph = Graph.from_scipy(matrix, normalisation="none")
+    graph = Graph.from_scipy(matrix, normalization="none")
     assert (graph.edge_dst.tolist(), graph.indices.tolist()) == ([0], [1])
     assert graph.weight.tolist() == [3.0]
     assert Graph.from_scipy(matrix.astype(bool)).num_edges == 3
@@ -48,7 +48,7 @@ def test_any_sparse_format_and_number_type_will_do(kind: str) -> None:
 
 def test_stored_entries_are_edges_even_when_zero_or_repeated() -> None:
     matrix = scipy.sparse.coo_array(([0.0, 1.0, 2.0], ([0, 1, 1], [1, 0, 0])), shape=(2, 2))
-    graph = Graph.from_scipy(matrix, normalisation="none")
+    graph = Graph.from_scipy(matrix, normalization="none")
     assert graph.weight.tolist() == [0.0, 1.0, 2.0]
     assert graph.rank is not None
     assert graph.rank.tolist() == [0, 0, 1]
@@ -75,13 +75,13 @@ def test_a_directed_networkx_graph_keeps_its_directions(edges: EdgeList) -> None
     network.add_nodes_from(range(edges.num_nodes))
     for (source, destination), weight in zip(edges.edges, edges.weights, strict=True):
         network.add_edge(source, destination, weight=weight)
-    assert torch.equal(dense(Graph.from_networkx(network, normalisation="none")), edges.dense())
+    assert torch.equal(dense(Graph.from_networkx(network, normalization="none")), edges.dense())
 
 
 def test_an_undirected_networkx_graph_goes_both_ways_and_its_loops_once() -> None:
     network = nx.Graph([("b", "a"), ("a", "a")])
     network.add_edge("a", "c", weight=3.0)
-    graph = Graph.from_networkx(network, normalisation="none")  # nodes in the order b, a, c
+    graph = Graph.from_networkx(network, normalization="none")  # nodes in the order b, a, c
     assert dense(graph).tolist() == [[0.0, 1.0, 0.0], [1.0, 1.0, 3.0], [0.0, 3.0, 0.0]]
     assert graph.num_edges == 5
 
@@ -90,7 +90,7 @@ def test_parallel_edges_of_a_multigraph_have_the_same_rank_both_ways() -> None:
     network = nx.MultiGraph()
     network.add_edge(0, 1, weight=2.0)
     network.add_edge(1, 0, weight=5.0)
-    graph = Graph.from_networkx(network, normalisation="none")
+    graph = Graph.from_networkx(network, normalization="none")
     assert graph.weight.tolist() == [2.0, 5.0, 2.0, 5.0]
     assert graph.reverse.tolist() == [2, 3, 0, 1]
 
@@ -98,7 +98,7 @@ def test_parallel_edges_of_a_multigraph_have_the_same_rank_both_ways() -> None:
 def test_weights_of_networkx_edges_may_have_another_name() -> None:
     network = nx.DiGraph()
     network.add_edge(0, 1, weight=2.0, length=7)
-    graph = Graph.from_networkx(network, weight="length", normalisation="none")
+    graph = Graph.from_networkx(network, weight="length", normalization="none")
     assert graph.weight.tolist() == [7.0]
 
 

@@ -23,7 +23,7 @@ TWO_WAY = EdgeList(4, [(0, 1), (1, 0), (0, 1), (2, 1), (3, 3)], [1.0, 2.0, 3.0, 
 def numbered(edges: EdgeList) -> Graph:
     """A graph whose raw weights are the numbers of the edges in the input."""
     number = torch.arange(len(edges.edges), dtype=torch.float32)
-    return Graph.from_edge_index(edges.edge_index, edges.num_nodes, number, normalisation="none")
+    return Graph.from_edge_index(edges.edge_index, edges.num_nodes, number, normalization="none")
 
 
 def tensors(graph: Graph) -> dict[str, Tensor]:
@@ -161,7 +161,7 @@ def test_every_node_gets_the_loop_that_it_lacks(edges: EdgeList) -> None:
 
 def no_loops(edges: EdgeList) -> Graph:
     proper = edges.edge_index[:, edges.edge_index[0] != edges.edge_index[1]]
-    return Graph.from_edge_index(proper, edges.num_nodes, normalisation="none")
+    return Graph.from_edge_index(proper, edges.num_nodes, normalization="none")
 
 
 def test_parallel_self_loops_all_stay() -> None:
@@ -236,7 +236,7 @@ def test_a_copy_has_the_same_tensors(clone: Callable[[Graph], Graph]) -> None:
     assert other.parent is not None
     assert other.parent is not graph.parent
     assert torch.equal(other.parent.value, TWO_WAY.graph().value)
-    assert other.normalisation is graph.normalisation
+    assert other.normalization is graph.normalization
 
 
 def test_a_graph_cannot_be_changed() -> None:
@@ -271,12 +271,12 @@ def test_double_has_the_same_weights_in_float64() -> None:
 
 def test_a_graph_says_its_size() -> None:
     part = TWO_WAY.graph("row").rows(torch.tensor([1]))
-    assert repr(part) == "Graph(num_dst=1, num_src=3, num_edges=4, normalisation='row')"
+    assert repr(part) == "Graph(num_dst=1, num_src=3, num_edges=4, normalization='row')"
 
 
 def test_inputs_are_neither_changed_nor_shared() -> None:
     edge_index, edge_weight = torch.tensor([[0, 1], [1, 2]]), torch.tensor([2.0, 3.0])
-    graph = Graph.from_edge_index(edge_index, 3, edge_weight, normalisation="none")
+    graph = Graph.from_edge_index(edge_index, 3, edge_weight, normalization="none")
     edge_index.fill_(0)
     edge_weight.fill_(0.0)
     assert graph.indices.tolist() == [0, 1]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contracts.edge_lists import EdgeList, dense, edge_lists, for_all
 from graphdrop.data import Dataset
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 
 KITE = EdgeList(
     5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 4), (0, 1)], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
@@ -20,7 +20,7 @@ KITE = EdgeList(
 @st.composite
 def graphs_with_rows(draw: st.DrawFn) -> tuple[Graph, list[int]]:
     edges = draw(edge_lists())
-    kind = draw(st.sampled_from(Normalisation))
+    kind = draw(st.sampled_from(Normalization))
     graph = edges.graph(kind, self_loops=draw(st.booleans()))
     rows = draw(st.lists(st.integers(0, edges.num_nodes - 1), unique=True))
     return graph, rows
@@ -119,18 +119,18 @@ def test_a_part_of_a_part_is_a_part_of_the_whole(
         assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-@for_all(graphs_with_rows(), st.sampled_from(Normalisation))
-def test_a_part_is_normalised_as_the_whole_is(
-    case: tuple[Graph, list[int]], kind: Normalisation
+@for_all(graphs_with_rows(), st.sampled_from(Normalization))
+def test_a_part_is_normalized_as_the_whole_is(
+    case: tuple[Graph, list[int]], kind: Normalization
 ) -> None:
     graph, rows = case
-    part = graph.rows(row_tensor(rows)).normalised(kind)
-    expected = graph.normalised(kind).rows(row_tensor(rows))
-    assert part.normalisation is kind
+    part = graph.rows(row_tensor(rows)).normalized(kind)
+    expected = graph.normalized(kind).rows(row_tensor(rows))
+    assert part.normalization is kind
     assert torch.equal(part.value, expected.value)
     assert torch.equal(part.t_value, expected.t_value)
     assert part.parent is not None
-    assert part.parent.normalisation is kind
+    assert part.parent.normalization is kind
 
 
 def test_a_mask_names_the_rows_that_it_marks() -> None:

@@ -82,7 +82,7 @@ def test_weights_that_are_no_weights_are_refused(
 
 def test_integer_and_float64_weights_become_float32() -> None:
     for weight in (torch.tensor([2, 3]), torch.tensor([2.0, 3.0]).double()):
-        graph = Graph.from_edge_index(EDGES, edge_weight=weight, normalisation="none")
+        graph = Graph.from_edge_index(EDGES, edge_weight=weight, normalization="none")
         assert graph.weight.dtype == torch.float32
         assert graph.weight.tolist() == [2.0, 3.0]
 

@@ -104,7 +104,7 @@ def test_auto_is_the_fused_kernel_for_float32_and_the_reference_elsewhere(
     assert taken == ["fused", "reference", "reference", "reference", "fused"]
 
 
-def test_no_mask_is_the_product_with_the_normalised_matrix() -> None:
+def test_no_mask_is_the_product_with_the_normalized_matrix() -> None:
     matrix = torch.zeros(NODES, NODES, dtype=torch.float64)
     places = (GRAPH.edge_dst.long(), GRAPH.indices.long())
     matrix.index_put_(places, GRAPH.value.double(), accumulate=True)

@@ -10,12 +10,12 @@ from contracts.masked_sums import normal, passes, power_law_edges
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate, materialise
+from graphdrop.kernels import aggregate, materialize
 from graphdrop.kernels.reference import draw_values
 
 NODES = 20
 PAIRS = torch.unique(power_law_edges(NODES, 120), dim=1)
-GRAPH = Graph.from_edge_index(PAIRS, NODES, normalisation="none")
+GRAPH = Graph.from_edge_index(PAIRS, NODES, normalization="none")
 MASKS = {
     "an edge": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7)),
     "an edge both ways": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), symmetric=True),
@@ -59,7 +59,7 @@ def fused_mask(graph: Graph, mask: Mask, features: int, *, backward: bool = Fals
 def test_hard_masks_are_the_same_bits(name: str, features: int, backward: bool) -> None:
     mask = MASKS[name]
     read = fused_mask(GRAPH, mask, features, backward=backward)
-    assert torch.equal(read, materialise(GRAPH, mask, features))
+    assert torch.equal(read, materialize(GRAPH, mask, features))
     assert 0.0 < float(read.mean()) < 1.0
 
 
@@ -68,13 +68,13 @@ def test_hard_masks_are_the_same_bits(name: str, features: int, backward: bool) 
 def test_concrete_masks_are_the_same_to_a_millionth(name: str, backward: bool) -> None:
     mask = replace(MASKS[name], kind=Kind.CONCRETE)
     read = fused_mask(GRAPH, mask, 7, backward=backward)
-    wanted = materialise(GRAPH, mask, 7, dtype=torch.float64)
+    wanted = materialize(GRAPH, mask, 7, dtype=torch.float64)
     torch.testing.assert_close(read.double(), wanted, rtol=0.0, atol=1e-6)
 
 
 def test_a_symmetric_mask_is_one_draw_for_both_directions() -> None:
     both = torch.unique(torch.cat([PAIRS, PAIRS.flip(0)], 1), dim=1)
-    graph = Graph.from_edge_index(both, NODES, normalisation="none")
+    graph = Graph.from_edge_index(both, NODES, normalization="none")
     read = fused_mask(graph, MASKS["an edge both ways"], 7)
     assert torch.equal(read, read[graph.reverse.long()])
     other = fused_mask(graph, MASKS["an edge"], 7)
@@ -94,7 +94,7 @@ def test_a_draw_at_its_threshold_is_kept_and_one_below_is_dropped(
         for above, kept in ((0, 1.0), (1, 0.0)):
             drop = ((drawn if per_edge else drawn[edge]) + above).double() / 2**16
             mask = replace(plain, keep_logit=-torch.logit(drop))
-            wanted = materialise(GRAPH, mask, 1)
+            wanted = materialize(GRAPH, mask, 1)
             assert bool((wanted == kept).all()) if per_edge else wanted[edge] == kept
             sums = aggregate(GRAPH, ones, mask, backend=backend)
             by_hand = torch.zeros(NODES, 1).index_add(0, GRAPH.edge_dst, wanted)
@@ -106,7 +106,7 @@ def test_a_draw_at_its_threshold_is_kept_and_one_below_is_dropped(
 def test_connections_are_kept_at_the_rate_asked_for(keep: float, sharing: Sharing) -> None:
     nodes, features = 20_000, 33
     ring = torch.arange(nodes)
-    graph = Graph.from_edge_index(torch.stack([ring, ring.roll(1)]), nodes, normalisation="none")
+    graph = Graph.from_edge_index(torch.stack([ring, ring.roll(1)]), nodes, normalization="none")
     logit = torch.logit(torch.tensor(keep, dtype=torch.float64))
     mask = Mask(Kind.HARD, logit, stream_key(1), blocks=None, sharing=sharing)
     kept = aggregate(graph, torch.ones(nodes, features), mask, backend="fused")

@@ -18,7 +18,7 @@ from contracts.masked_sums import (
     power_law_edges,
 )
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 
 LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
 # one vector of 16 floats or two: each width is compiled anew
@@ -57,15 +57,15 @@ class Case:
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     """Whole graphs and parts of them, hand-sized or with hubs, some weights negative."""
-    kind, loops = draw(st.sampled_from(Normalisation)), draw(st.booleans())
+    kind, loops = draw(st.sampled_from(Normalization)), draw(st.booleans())
     if draw(st.booleans()):
         graph = draw(edge_lists()).graph(kind, self_loops=loops)
     else:
         edge_index = power_law_edges(draw(st.integers(1, 60)), 400, draw(st.integers(0, 99)))
         weight = None
-        if kind in (Normalisation.ROW, Normalisation.NONE) and draw(st.booleans()):
+        if kind in (Normalization.ROW, Normalization.NONE) and draw(st.booleans()):
             weight = normal(400, seed=draw(st.integers(0, 99)))
-        graph = Graph.from_edge_index(edge_index, 70, weight, normalisation=kind, self_loops=loops)
+        graph = Graph.from_edge_index(edge_index, 70, weight, normalization=kind, self_loops=loops)
     if draw(st.booleans()):
         rows = draw(st.lists(st.integers(0, graph.num_dst - 1), unique=True))
         graph = graph.rows(torch.tensor(rows, dtype=torch.int64))

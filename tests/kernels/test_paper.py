@@ -7,7 +7,7 @@ from torch import Tensor
 from contracts.masked_sums import normal
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import aggregate
 
 NODES, FEATURES, KEEP = 12, 7, 0.6
@@ -32,16 +32,16 @@ def edges(seed: int = 0) -> Tensor:
     return adjacency.nonzero().T
 
 
-def normalised(graph: Graph) -> Tensor:
+def normalized(graph: Graph) -> Tensor:
     """The dense matrix A_hat `[NODES, NODES]`."""
     matrix = torch.zeros(NODES, NODES, dtype=torch.float64)
     matrix[graph.edge_dst, graph.indices] = graph.value.double()
     return matrix
 
 
-@pytest.fixture(params=Normalisation)
+@pytest.fixture(params=Normalization)
 def graph(request: pytest.FixtureRequest) -> Graph:
-    return Graph.from_edge_index(edges(), NODES, normalisation=request.param)
+    return Graph.from_edge_index(edges(), NODES, normalization=request.param)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_dropout_masks_the_features_of_a_node_for_all_its_neighbours(
 ) -> None:
     d = bernoulli(torch.tensor(draws.SOURCE_ONLY), node()[:, None], torch.arange(FEATURES))
     mask = Mask(Kind.HARD, LOGIT, KEY, sharing=Sharing.SOURCE, blocks=None)
-    assert_same(aggregate(graph, h, mask, backend=backend), normalised(graph) @ (h * d))
+    assert_same(aggregate(graph, h, mask, backend=backend), normalized(graph) @ (h * d))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -70,14 +70,14 @@ def test_drop_edge_masks_the_adjacency_matrix_symmetrically(
     e = bernoulli(torch.maximum(v, u), torch.minimum(v, u), torch.tensor(0))
     assert torch.equal(e, e.T)
     mask = Mask(Kind.HARD, LOGIT, KEY, symmetric=True)
-    assert_same(aggregate(graph, h, mask, backend=backend), (normalised(graph) * e) @ h.double())
+    assert_same(aggregate(graph, h, mask, backend=backend), (normalized(graph) * e) @ h.double())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_node_sampling_masks_whole_columns(graph: Graph, h: Tensor, backend: str) -> None:
     s = bernoulli(torch.tensor(draws.SOURCE_ONLY), node(), torch.tensor(0))
     mask = Mask(Kind.HARD, LOGIT, KEY, sharing=Sharing.SOURCE)
-    wanted = normalised(graph) @ torch.diag(s) @ h.double()
+    wanted = normalized(graph) @ torch.diag(s) @ h.double()
     assert_same(aggregate(graph, h, mask, backend=backend), wanted)
 
 
@@ -95,7 +95,7 @@ def test_graph_drop_connect_sums_over_blocks(
         z = bernoulli(node()[:, None], node(), torch.tensor(block))
         if not self_loops:
             z.fill_diagonal_(1.0)
-        wanted += (normalised(graph) * z) @ h[:, features].double() @ weight[features].double()
+        wanted += (normalized(graph) * z) @ h[:, features].double() @ weight[features].double()
         first += size
     mask = Mask(Kind.HARD, LOGIT, KEY, blocks=len(sizes), self_loops=self_loops)
     assert_same(aggregate(graph, h, mask, backend=backend) @ weight, wanted)
@@ -110,7 +110,7 @@ def test_the_general_form_masks_every_pair_of_features(
     weight = normal(FEATURES, outputs, seed=1)
     pair = torch.arange(FEATURES * outputs).view(FEATURES, outputs)
     z = bernoulli(node()[:, None, None, None], node()[:, None, None], pair)
-    wanted = torch.einsum("vu,vuij,ui,ij->vj", normalised(graph), z, h.double(), weight.double())
+    wanted = torch.einsum("vu,vuij,ui,ij->vj", normalized(graph), z, h.double(), weight.double())
     products = (h[:, :, None] * weight).flatten(1)
     mask = Mask(Kind.HARD, LOGIT, KEY, blocks=None)
     masked = aggregate(graph, products, mask, backend=backend)
@@ -124,14 +124,14 @@ def test_a_relaxed_mask_is_the_concrete_distribution(graph: Graph, h: Tensor, ba
     u = (bits // 16 + 0.5) / 2**12
     z = torch.sigmoid((LOGIT.double() + torch.logit(u.double())) / temperature)
     mask = Mask(Kind.CONCRETE, LOGIT, KEY, temperature=temperature)
-    assert_same(aggregate(graph, h, mask, backend=backend), (normalised(graph) * z) @ h.double())
+    assert_same(aggregate(graph, h, mask, backend=backend), (normalized(graph) * z) @ h.double())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_expected_mask_is_the_keep_probability(graph: Graph, h: Tensor, backend: str) -> None:
     mask = Mask(Kind.MEAN, LOGIT, KEY, self_loops=False)
     expected = torch.full((NODES, NODES), KEEP, dtype=torch.float64).fill_diagonal_(1.0)
-    wanted = (normalised(graph) * expected) @ h.double()
+    wanted = (normalized(graph) * expected) @ h.double()
     assert_same(aggregate(graph, h, mask, backend=backend), wanted)
 
 
@@ -143,14 +143,14 @@ def test_the_antithetic_pass_uses_one_minus_each_uniform(
     u = 1.0 - (bits + 0.5) / 2**16
     z = (u > 1.0 - KEEP).double()
     mask = Mask(Kind.HARD, LOGIT, KEY, antithetic=True)
-    assert_same(aggregate(graph, h, mask, backend=backend), (normalised(graph) * z) @ h.double())
+    assert_same(aggregate(graph, h, mask, backend=backend), (normalized(graph) * z) @ h.double())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_parallel_edges_draw_by_their_rank(backend: str) -> None:
     edge_index = torch.tensor([[0, 0, 0, 1], [1, 1, 1, 1]])
     weight = torch.tensor([1.0, 2.0, 4.0, 8.0])
-    graph = Graph.from_edge_index(edge_index, 2, weight, normalisation="none")
+    graph = Graph.from_edge_index(edge_index, 2, weight, normalization="none")
     seen = set()
     for step in range(64):
         key = stream_key(1, step)

@@ -8,22 +8,22 @@ from torch import Tensor
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalisation
-from graphdrop.kernels import aggregate, materialise
+from graphdrop.graph import Graph, Normalization
+from graphdrop.kernels import aggregate, materialize
 
 NODES, FEATURES, LAYERS = 60, 7, 3
 ROWS = torch.tensor([3, 17, 20, 41, 59])
 BACKENDS = ("fused", "reference")
 
 
-def graph(kind: Normalisation | str = Normalisation.SYM) -> Graph:
-    return Graph.from_edge_index(power_law_edges(NODES - 10, 90), NODES, normalisation=kind)
+def graph(kind: Normalization | str = Normalization.SYM) -> Graph:
+    return Graph.from_edge_index(power_law_edges(NODES - 10, 90), NODES, normalization=kind)
 
 
 def layer_mask(layer: int, logit: Tensor, *, before: bool = False) -> Mask:
     """A fresh mask for each layer."""
     key = stream_key(2, layer=layer)
-    return Mask(Kind.CONCRETE, logit, key, blocks=2, before_normalisation=before)
+    return Mask(Kind.CONCRETE, logit, key, blocks=2, before_normalization=before)
 
 
 def chain(parts: list[Graph], x: Tensor, logit: Tensor, *, before: bool, backend: str) -> Tensor:
@@ -59,9 +59,9 @@ def assert_the_field_computes_the_rows(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("kind", Normalisation)
+@pytest.mark.parametrize("kind", Normalization)
 def test_a_receptive_field_computes_its_rows_exactly(
-    kind: Normalisation, before: bool, backend: str
+    kind: Normalization, before: bool, backend: str
 ) -> None:
     logit = torch.tensor(0.5, requires_grad=True)
     assert_the_field_computes_the_rows(graph(kind), logit, before=before, backend=backend)
@@ -74,7 +74,7 @@ def test_a_rate_for_each_edge_follows_its_edge_into_a_part(backend: str) -> None
     assert_the_field_computes_the_rows(whole, logit, before=False, backend=backend)
 
 
-def test_a_symmetric_normalisation_after_masking_takes_no_rate_per_edge_on_a_part() -> None:
+def test_a_symmetric_normalization_after_masking_takes_no_rate_per_edge_on_a_part() -> None:
     part = graph("sym").rows(ROWS)
     mask = layer_mask(0, torch.zeros(part.num_edges), before=True)
     with pytest.raises(ValueError, match="keep_logit per edge, aggregate over the whole graph"):
@@ -94,11 +94,11 @@ def test_an_edge_has_the_same_draws_in_any_part(sharing: Sharing, symmetric: boo
         sharing=sharing,
         symmetric=symmetric,
     )
-    drawn = materialise(whole, mask, FEATURES)
+    drawn = materialize(whole, mask, FEATURES)
     for rows in (ROWS, ROWS.flip(0), torch.arange(NODES)):
         part = whole.rows(rows)
         assert part.parent_edge is not None
-        assert torch.equal(materialise(part, mask, FEATURES), drawn[part.parent_edge.long()])
+        assert torch.equal(materialize(part, mask, FEATURES), drawn[part.parent_edge.long()])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

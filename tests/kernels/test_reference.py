@@ -33,17 +33,17 @@ def test_gradients_are_the_finite_differences(per_edge: bool, message_bytes: int
     assert torch.autograd.gradcheck(run, (x, logit.requires_grad_()))
 
 
-@pytest.mark.parametrize("normalisation", ["row", "sym", "paper"])
+@pytest.mark.parametrize("normalization", ["row", "sym", "paper"])
 @pytest.mark.parametrize("per_edge", [False, True])
 def test_gradients_through_the_degrees_are_the_finite_differences(
-    normalisation: str, per_edge: bool
+    normalization: str, per_edge: bool
 ) -> None:
-    graph = GRAPH.normalised(normalisation)
+    graph = GRAPH.normalized(normalization)
     x = normal(7, 3).double().requires_grad_()
     logit = normal(graph.num_edges, seed=1).double() if per_edge else torch.tensor(0.3).double()
 
     def run(x: Tensor, logit: Tensor) -> Tensor:
-        return aggregate(graph, x, relaxed(logit, before_normalisation=True))
+        return aggregate(graph, x, relaxed(logit, before_normalization=True))
 
     assert torch.autograd.gradcheck(run, (x, logit.requires_grad_()))
 
@@ -55,15 +55,15 @@ def test_runs_of_a_few_edges_add_up_to_the_whole(
     options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
-    materialise = reference.materialise
+    materialize = reference.materialize
 
     def counted(
         graph: Graph, mask: Mask, features: int, edges: Tensor, dtype: torch.dtype
     ) -> Tensor:
         runs.append(len(edges))
-        return materialise(graph, mask, features, edges, dtype)
+        return materialize(graph, mask, features, edges, dtype)
 
-    monkeypatch.setattr(reference, "materialise", counted)
+    monkeypatch.setattr(reference, "materialize", counted)
     x, logit = normal(7, 3).double().requires_grad_(), torch.tensor(0.3, requires_grad=True)
     whole = reference.aggregate(GRAPH, x, relaxed(logit, **options))
     assert runs == [GRAPH.num_edges]

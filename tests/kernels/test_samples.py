@@ -54,7 +54,7 @@ def test_samples_may_each_have_an_input(monkeypatch: pytest.MonkeyPatch) -> None
 def test_masks_that_cannot_go_together_go_one_by_one(apart: str) -> None:
     graph = Graph.from_edge_index(power_law_edges(60, 300), 60)
     x, bias = normal(60, 5), normal(5, seed=1)
-    masks = masks_of(Kind.HARD, before_normalisation=apart == "before")
+    masks = masks_of(Kind.HARD, before_normalization=apart == "before")
     if apart == "kinds":
         masks[1] = masks_of(Kind.CONCRETE)[1]
     elif apart == "edges":

@@ -10,7 +10,7 @@ from torch import Tensor
 from contracts.edge_lists import edge_lists, for_all
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, draw_sums
@@ -23,12 +23,12 @@ CERTAIN = 40.0  # the logit of a keep probability that rounds to 1
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     """Whole graphs and parts of them, hand-sized or with hubs."""
-    kind = draw(st.sampled_from(Normalisation))
+    kind = draw(st.sampled_from(Normalization))
     if draw(st.booleans()):
         graph = draw(edge_lists()).graph(kind, self_loops=draw(st.booleans()))
     else:
         edge_index = power_law_edges(draw(st.integers(1, 30)), 150, draw(st.integers(0, 99)))
-        graph = Graph.from_edge_index(edge_index, 40, normalisation=kind)
+        graph = Graph.from_edge_index(edge_index, 40, normalization=kind)
     if draw(st.booleans()):
         rows = draw(st.lists(st.integers(0, graph.num_dst - 1), unique=True))
         graph = graph.rows(torch.tensor(rows, dtype=torch.int64))
@@ -50,7 +50,7 @@ def masks(draw: st.DrawFn, graph: Graph, features: int, per_edge: bool) -> Mask:
         symmetric=not per_edge and sharing is Sharing.EDGE and draw(st.booleans()),
         self_loops=draw(st.booleans()),
         antithetic=draw(st.booleans()),
-        before_normalisation=graph.parent is None and draw(st.booleans()),
+        before_normalization=graph.parent is None and draw(st.booleans()),
     )
 
 
@@ -64,7 +64,7 @@ def drawn_edges(graph: Graph, mask: Mask, features: int) -> dict[tuple[object, .
     """Each distinct draw with its name: the node, the pair or the edge that it belongs to."""
     mask = replace(mask, antithetic=False)
     values = draw_values(graph, mask, features, torch.arange(graph.num_edges))
-    loops_drawn = mask.self_loops and not mask.before_normalisation
+    loops_drawn = mask.self_loops and not mask.before_normalization
     found: dict[tuple[object, ...], Tensor] = {}
     for edge, (destination, source, rank) in enumerate(edge_names(graph)):
         if destination == source and not loops_drawn:
@@ -143,7 +143,7 @@ def test_a_connection_that_is_kept_or_dropped_for_certain_is_so_in_both_passes(
 
 @pytest.mark.parametrize("per_edge", [False, True])
 def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None:
-    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalisation="none")
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalization="none")
     logit = torch.tensor([3.0, -3.0]) if per_edge else torch.tensor(CERTAIN)
     mask = Mask(Kind.HARD, logit, stream_key(4), blocks=None)
     features = 2 * PIECE + 77
@@ -181,20 +181,20 @@ def test_what_the_sums_say_is_what_the_kernel_keeps() -> None:
         assert kept == (sums.kept_opposite if antithetic else sums.kept)
 
 
-@pytest.mark.parametrize("norm", Normalisation)
+@pytest.mark.parametrize("norm", Normalization)
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_masks_before_normalisation_read_the_rows_of_their_degrees(
-    norm: Normalisation, symmetric: bool
+def test_masks_before_normalization_read_the_rows_of_their_degrees(
+    norm: Normalization, symmetric: bool
 ) -> None:
-    whole = Graph.from_edge_index(power_law_edges(40, 200), 40, normalisation=norm)
+    whole = Graph.from_edge_index(power_law_edges(40, 200), 40, normalization=norm)
     part = whole.rows(torch.tensor([5, 3, 17]))
     mask = Mask(
-        Kind.HARD, torch.tensor(0.4), stream_key(2), symmetric=symmetric, before_normalisation=True
+        Kind.HARD, torch.tensor(0.4), stream_key(2), symmetric=symmetric, before_normalization=True
     )
     assert part.dst_ids is not None
     assert part.src_ids is not None
     rows = set(part.dst_ids.tolist())
-    if norm in (Normalisation.SYM, Normalisation.PAPER):
+    if norm in (Normalization.SYM, Normalization.PAPER):
         rows |= set(part.src_ids.tolist())
     read = whole.rows(torch.tensor(sorted(rows)))
     values = list(drawn_edges(read, mask, 6).values())
@@ -223,7 +223,7 @@ def test_two_thresholds_on_one_draw_are_refused() -> None:
     with pytest.raises(ValueError, match="one entry for each of the 64 edges; got 5"):
         draw_sums(graph, mask, 3)
     part = graph.rows(torch.tensor([1]))
-    before = Mask(Kind.HARD, torch.zeros(8), stream_key(0), before_normalisation=True)
+    before = Mask(Kind.HARD, torch.zeros(8), stream_key(0), before_normalization=True)
     with pytest.raises(ValueError, match="outside a receptive field"):
         draw_sums(part, before, 3)
 

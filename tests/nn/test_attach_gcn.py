@@ -47,7 +47,7 @@ class ByHand(nn.Module):
 
 def twins(sampler: Sampler, **options: object) -> tuple[GCN, Handle]:
     """Two models with the same weights, rates and seeds."""
-    own, by_hand = GCN(IN, HIDDEN, OUT, 3, sampler, seed=5), ByHand()
+    own, by_hand = GCN(IN, HIDDEN, 3, OUT, sampler, seed=5), ByHand()
     handle = attach(by_hand, sampler, seed=5, **options)
     for layer, masked in zip(own.layers, handle.layers.values(), strict=True):
         with torch.no_grad():
@@ -101,7 +101,7 @@ def test_arm_gives_the_same_gradients(sampler):
 
 
 def test_fixed_rates_draw_hard_masks_and_learn_nothing():
-    own, handle = twins(DropEdge(FixedRate(0.5)))
+    own, handle = twins(DropEdge(FixedRate(keep=0.5)))
     assert list(handle.parameters()) == []
     assert handle.kl() == 0.0
     torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)

@@ -14,7 +14,7 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, REINFORCE, attach, predict
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
 
 IN, OUT = 5, 3
@@ -52,13 +52,13 @@ def test_each_layer_has_a_rate_of_its_own_among_the_parameters_of_the_model():
 def test_a_loop_of_ones_own_learns_weights_and_rates():
     model = stock()
     handle = attach(model, connections())
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for _ in range(2):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = model(X, EDGES).square().mean() + 0.1 * handle.kl()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     changed = [not torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)]
     assert all(changed)
 
@@ -124,7 +124,7 @@ def test_a_second_pass_leaves_no_trace_in_any_buffer():
 
 
 def test_prediction_samples_the_masks_and_nothing_else_unless_asked():
-    handle = attach(stock(), DropEdge(FixedRate(1.0)))
+    handle = attach(stock(), DropEdge(FixedRate(keep=1.0)))
     for _ in range(3):
         handle.model(X, EDGES)  # moves the running means
     before = norms(handle.model)
@@ -159,7 +159,7 @@ def test_prediction_is_the_mean_over_draws_and_the_same_for_the_same_seed():
 
 def test_dropout_of_the_model_can_be_sampled_too():
     model = stock()
-    attach(model, DropEdge(FixedRate(1.0)), sample_dropout=True)
+    attach(model, DropEdge(FixedRate(keep=1.0)), sample_dropout=True)
     found = predict(model, DATA, samples=3, seed=1)
     assert float(found.deviation.max()) > 1e-3
     assert torch.equal(predict(model, DATA, samples=3, seed=1).probabilities, found.probabilities)
@@ -168,10 +168,10 @@ def test_dropout_of_the_model_can_be_sampled_too():
     )
 
 
-def test_batch_norm_can_go_on_normalising_by_the_batch():
+def test_batch_norm_can_go_on_normalizing_by_the_batch():
     running, batch = (stock() for _ in range(2))
     batch.load_state_dict(running.state_dict())
-    keep_all = DropEdge(FixedRate(1.0))
+    keep_all = DropEdge(FixedRate(keep=1.0))
     attach(running, keep_all)
     attach(batch, keep_all, batch_statistics=True)
     before = norms(batch)
@@ -294,12 +294,15 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
     [
         (lambda: attach(nn.Linear(2, 2), two_blocks()), "must have MessagePassing layers"),
         (lambda: attach(attach(stock(), two_blocks()).model, two_blocks()), "attached already"),
-        (lambda: attach(stock(), FixedRate(0.5)), "sampler must be a Sampler"),
+        (lambda: attach(stock(), FixedRate(keep=0.5)), "sampler must be a Sampler"),
         (lambda: attach(stock(), two_blocks(), 0.67), "estimator must be one"),
-        (lambda: attach(stock(), DropEdge(FixedRate(0.5), before_normalisation=True)), "itself"),
-        (lambda: attach(stock(), GraphDropConnect(FixedRate(0.5), pairs=True)), "pairs=True"),
-        (lambda: attach(stock(), RandomWalk(FixedRate(0.5))), "RandomWalk"),
-        (lambda: attach(stock(), DropEdge(AmortisedRate(22))), "AmortisedRate"),
+        (
+            lambda: attach(stock(), DropEdge(FixedRate(keep=0.5), before_normalization=True)),
+            "itself",
+        ),
+        (lambda: attach(stock(), GraphDropConnect(FixedRate(keep=0.5), pairs=True)), "pairs=True"),
+        (lambda: attach(stock(), RandomWalk(FixedRate(keep=0.5))), "RandomWalk"),
+        (lambda: attach(stock(), DropEdge(AmortizedRate(22))), "AmortizedRate"),
         (lambda: Handle(stock()), "has no sampler attached"),
         (lambda: predict(stock(), DATA), "has no sampler attached"),
         (

@@ -88,7 +88,7 @@ def test_arm_reaches_the_rate_of_every_relation_that_is_read():
 
 def test_what_goes_between_two_kinds_of_nodes_is_no_self_loop():
     layer = SAGEConv((IN, IN), OUT, root_weight=False, bias=False)
-    handle = attach(layer, DropEdge(FixedRate(1e-6), self_loops=False))
+    handle = attach(layer, DropEdge(FixedRate(keep=1e-6), self_loops=False))
     same_numbers = torch.arange(3).repeat(2, 1)
     with handle.drawing(Draw(0, 0)):
         assert bool((layer((X["author"], X["paper"]), same_numbers) == 0.0).all())
@@ -98,7 +98,7 @@ def test_what_goes_between_two_kinds_of_nodes_is_no_self_loop():
 
 def test_the_first_nodes_of_a_mini_batch_are_the_same_nodes():
     layer = SAGEConv((IN, IN), OUT, root_weight=False, bias=False)
-    handle = attach(layer, DropEdge(FixedRate(1e-6), self_loops=False))
+    handle = attach(layer, DropEdge(FixedRate(keep=1e-6), self_loops=False))
     x = X["paper"]
     with handle.drawing(Draw(0, 0)):
         kept = layer((x, x[:3]), torch.arange(3).repeat(2, 1))

@@ -73,7 +73,7 @@ def test_a_sparse_matrix_gives_what_its_edges_give(name, layout):
 def test_the_values_of_a_sparse_matrix_count_as_on_the_fused_path_of_pyg(name):
     layer = LAYERS[name]()
     plain = layer(X, matrix(torch.sparse_csr, WEIGHTS))
-    handle = attach(layer, DropEdge(FixedRate(1.0)))
+    handle = attach(layer, DropEdge(FixedRate(keep=1.0)))
     torch.testing.assert_close(sampled(handle, X, matrix(torch.sparse_csr, WEIGHTS)), plain)
 
 

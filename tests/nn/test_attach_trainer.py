@@ -148,8 +148,8 @@ def test_weights_outside_the_layers_count_whole_and_those_inside_by_what_was_dra
     torch.testing.assert_close(kept, outside + keep * inside)
 
 
-def test_the_mean_of_the_weights_is_refused_beside_batch_normalisation():
-    with pytest.raises(ValueError, match="the model has batch normalisation"):
+def test_the_mean_of_the_weights_is_refused_beside_batch_normalization():
+    with pytest.raises(ValueError, match="the model has batch normalization"):
         trainer(stock(), changes={"train": {"average": 0.9}})
     model = ByHand()
     attach(model, GraphDropConnect(LearnedRate(0.6), blocks=2), seed=1)

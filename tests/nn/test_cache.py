@@ -94,7 +94,7 @@ def fresh(model: GCN, *arguments: Tensor, rows: Tensor | None = None) -> Tensor:
 @pytest.mark.parametrize("changed", ["x", "edge_index", "edge_weight"])
 @pytest.mark.parametrize("rows", [None, ROWS], ids=["all", "rows"])
 def test_a_model_notices_what_was_changed_in_place(changed: str, rows: Tensor | None) -> None:
-    model = GCN(5, 5, 3).eval()
+    model = GCN(5, 5, 2, 3).eval()
     arguments = {
         "x": X * (X > 0.8),  # mostly zeros: multiplied as sparse
         "edge_index": TOWN.edge_index.clone(),
@@ -113,7 +113,7 @@ def test_a_model_notices_what_was_changed_in_place(changed: str, rows: Tensor | 
 
 
 def test_a_model_notices_that_rows_were_changed_in_place() -> None:
-    model, rows = GCN(5, 5, 3).eval(), ROWS.clone()
+    model, rows = GCN(5, 5, 2, 3).eval(), ROWS.clone()
     model(X, TOWN.edge_index, rows=rows)
     rows[0] = 3
     torch.testing.assert_close(
@@ -122,7 +122,7 @@ def test_a_model_notices_that_rows_were_changed_in_place() -> None:
 
 
 def test_a_model_does_not_take_one_graph_for_another_when_memory_is_used_again() -> None:
-    model = GCN(5, 5, 3).eval()
+    model = GCN(5, 5, 2, 3).eval()
     for shift in range(12):
         edges = (TOWN.edge_index + shift) % TOWN.num_nodes
         out = model(X, edges, rows=ROWS)
@@ -133,7 +133,7 @@ def test_a_model_does_not_take_one_graph_for_another_when_memory_is_used_again()
 
 
 def test_a_model_does_not_take_one_matrix_of_features_for_another() -> None:
-    model = GCN(5, 5, 3).eval()
+    model = GCN(5, 5, 2, 3).eval()
     one = SparseFeatures.from_tensor(X)
     two = one.scaled(torch.tensor(2.0))  # shares the places of its nonzeros with the first
     first = model(one, TOWN.edge_index, rows=ROWS)
@@ -142,17 +142,17 @@ def test_a_model_does_not_take_one_matrix_of_features_for_another() -> None:
     assert not torch.allclose(first, second)
 
 
-def test_a_model_follows_a_change_of_its_normalisation() -> None:
-    model = GCN(5, 5, 3).eval()
+def test_a_model_follows_a_change_of_its_normalization() -> None:
+    model = GCN(5, 5, 2, 3).eval()
     sym = model(X, TOWN.edge_index, TOWN.edge_weight)
-    model.norm = TOWN.graph("row").normalisation
+    model.normalization = TOWN.graph("row").normalization
     row = model(X, TOWN.edge_index, TOWN.edge_weight)
     assert not torch.allclose(row, sym)
     assert torch.equal(row, model(X, TOWN.graph("row")))
 
 
 def test_a_model_keeps_no_features_alive() -> None:
-    model = GCN(5, 5, 3)
+    model = GCN(5, 5, 2, 3)
     for x in (X.clone(), X * (X > 1.0)):
         alive = weakref.ref(x)
         model(x, TOWN.edge_index)
@@ -162,7 +162,7 @@ def test_a_model_keeps_no_features_alive() -> None:
 
 
 def test_a_model_sorts_the_edges_of_a_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x, edges = GCN(5, 5, 3), X.clone(), TOWN.edge_index
+    model, x, edges = GCN(5, 5, 2, 3), X.clone(), TOWN.edge_index
     made: list[object] = []
     make = TensorCache.get
 

@@ -12,30 +12,30 @@ from contracts.masked_sums import normal
 from graphdrop.draws import Mask
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
-from graphdrop.nn import GCNLayer, Order, SparseFeatures, conv
+from graphdrop.nn import Order, SampledGCNConv, SparseFeatures, conv
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES, OUTPUTS = TOWN.num_nodes, 5, 3
 SAMPLERS: dict[str, Sampler | None] = {
     "none": None,
-    "dropout": DropOut(FixedRate(0.6)),
+    "dropout": DropOut(FixedRate(keep=0.6)),
     "learned dropout": DropOut(LearnedRate(0.6)),
     "dropnode": DropNode(LearnedRate(0.6), rescale=True),
-    "dropedge": DropEdge(FixedRate(0.6)),
-    "dropedge before": DropEdge(LearnedRate(0.6), before_normalisation=True),
+    "dropedge": DropEdge(FixedRate(keep=0.6)),
+    "dropedge before": DropEdge(LearnedRate(0.6), before_normalization=True),
     "one block": GraphDropConnect(BetaBernoulliRate(), blocks=1),
     "two blocks": GraphDropConnect(BetaBernoulliRate(), blocks=2),
     "three blocks before": GraphDropConnect(
-        LearnedRate(0.6), blocks=3, symmetric=True, before_normalisation=True
+        LearnedRate(0.6), blocks=3, symmetric=True, before_normalization=True
     ),
-    "per feature": GraphDropConnect(FixedRate(0.6), blocks=None),
+    "per feature": GraphDropConnect(FixedRate(keep=0.6), blocks=None),
 }
 samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
 
 def results(
-    layer: GCNLayer, x: Tensor | SparseFeatures, draw: Draw | None
+    layer: SampledGCNConv, x: Tensor | SparseFeatures, draw: Draw | None
 ) -> tuple[Tensor, list[Tensor]]:
     """The output, and the gradients of all parameters that it has one for."""
     layer.zero_grad()
@@ -55,7 +55,7 @@ def drawn(sampler: Sampler | None) -> Draw:
 def test_both_orders_of_work_agree_on_dense_and_sparse_input(
     sampler: Sampler | None, mean: bool, sparse: bool
 ) -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, sampler, dropout=DropOut(FixedRate(0.8)))
+    layer = SampledGCNConv(FEATURES, OUTPUTS, sampler, dropout=DropOut(FixedRate(keep=0.8)))
     draw = None if mean else drawn(sampler)
     x = normal(NODES, FEATURES, seed=1) * (normal(NODES, FEATURES, seed=2) > 0.0)
     layer.order = Order.AGGREGATE_FIRST
@@ -70,7 +70,7 @@ def test_both_orders_of_work_agree_on_dense_and_sparse_input(
 
 @pytest.mark.parametrize("order", [Order.AGGREGATE_FIRST, Order.TRANSFORM_FIRST])
 def test_both_orders_give_the_same_gradient_to_the_input(order: Order) -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, SAMPLERS["two blocks"])
+    layer = SampledGCNConv(FEATURES, OUTPUTS, SAMPLERS["two blocks"])
     x, draw = normal(NODES, FEATURES, seed=1).double().requires_grad_(), drawn(layer.sampler)
     layer.double()
     layer.order = order
@@ -79,7 +79,9 @@ def test_both_orders_give_the_same_gradient_to_the_input(order: Order) -> None:
 
 @pytest.mark.parametrize("order", [Order.AGGREGATE_FIRST, Order.TRANSFORM_FIRST])
 def test_a_mask_per_feature_of_one_feature_is_one_mask(order: Order) -> None:
-    layer = GCNLayer(1, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=None), bias=False)
+    layer = SampledGCNConv(
+        1, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), blocks=None), bias=False
+    )
     layer.order = order
     x, draw = normal(NODES, 1), Draw(1, 2)
     assert layer.sampler is not None
@@ -107,13 +109,13 @@ def test_the_cheaper_order_is_taken(
 ) -> None:
     spy = Spy()
     monkeypatch.setattr(conv, "aggregate", spy)
-    layer = GCNLayer(features, outputs, GraphDropConnect(FixedRate(0.5), blocks=blocks))
+    layer = SampledGCNConv(features, outputs, GraphDropConnect(FixedRate(keep=0.5), blocks=blocks))
     layer(normal(NODES, features), TOWN.graph(), Draw(1, 1))
     assert spy.widths == [width]
 
 
 def test_the_bias_is_added_once_after_the_sum_over_blocks() -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=3))
+    layer = SampledGCNConv(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), blocks=3))
     assert layer.bias is not None
     assert layer.bias.shape == (1, OUTPUTS)
     torch.nn.init.uniform_(layer.bias)
@@ -126,16 +128,16 @@ def test_the_bias_is_added_once_after_the_sum_over_blocks() -> None:
     ("sampler", "blocks"),
     [
         (None, 1),
-        (DropOut(FixedRate(0.5)), 1),
-        (DropEdge(FixedRate(0.5)), 1),
-        (GraphDropConnect(FixedRate(0.5), blocks=2), 2),
-        (GraphDropConnect(FixedRate(0.5), blocks=None), 1),
+        (DropOut(FixedRate(keep=0.5)), 1),
+        (DropEdge(FixedRate(keep=0.5)), 1),
+        (GraphDropConnect(FixedRate(keep=0.5), blocks=2), 2),
+        (GraphDropConnect(FixedRate(keep=0.5), blocks=None), 1),
     ],
 )
 def test_the_paper_starts_with_a_bias_for_every_block_and_sums_them(
     sampler: Sampler | None, blocks: int
 ) -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, sampler, init="paper")
+    layer = SampledGCNConv(FEATURES, OUTPUTS, sampler, init="paper")
     assert layer.bias is not None
     assert layer.bias.shape == (blocks, OUTPUTS)
     out = layer(torch.zeros(NODES, FEATURES), TOWN.graph())
@@ -143,7 +145,7 @@ def test_the_paper_starts_with_a_bias_for_every_block_and_sums_them(
 
 
 def test_the_papers_weights_are_normal_with_variance_one_over_outputs() -> None:
-    layer = GCNLayer(800, 50, GraphDropConnect(FixedRate(0.5), blocks=400), init="paper")
+    layer = SampledGCNConv(800, 50, GraphDropConnect(FixedRate(keep=0.5), blocks=400), init="paper")
     weight = layer.weight.detach().flatten() * 50**0.5  # standard normal: 40,000 of them
     assert abs(weight.mean().item()) < 4 / 200
     assert weight.square().mean().item() == pytest.approx(1.0, abs=4 * 2**0.5 / 200)
@@ -156,7 +158,7 @@ def test_the_papers_weights_are_normal_with_variance_one_over_outputs() -> None:
 
 
 def test_glorot_weights_are_uniform_in_their_bound_and_biases_zero() -> None:
-    layer = GCNLayer(200, 50)
+    layer = SampledGCNConv(200, 50)
     weight = layer.weight.detach() / math.sqrt(6 / 250)
     assert 0.999 < weight.abs().max().item() <= 1.0
     assert weight.square().mean().item() == pytest.approx(1 / 3, abs=0.012)
@@ -171,7 +173,7 @@ def test_glorot_weights_are_uniform_in_their_bound_and_biases_zero() -> None:
 def test_samples_share_the_product_that_no_mask_touches(
     name: str, products: int, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, SAMPLERS[name])
+    layer = SampledGCNConv(FEATURES, OUTPUTS, SAMPLERS[name])
     layer.order = Order.TRANSFORM_FIRST
     dense = normal(NODES, FEATURES)
     x = SparseFeatures.from_tensor(dense) if sparse else dense
@@ -196,24 +198,24 @@ def test_samples_share_the_product_that_no_mask_touches(
 
 def test_a_layer_says_what_it_cannot_take() -> None:
     graph, sparse = TOWN.graph(), SparseFeatures.from_tensor(torch.eye(NODES, 100))
-    per_feature = GCNLayer(100, OUTPUTS, GraphDropConnect(FixedRate(0.5), blocks=None))
+    per_feature = SampledGCNConv(100, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), blocks=None))
     with pytest.raises(ValueError, match=r"100 blocks over sparse input .*: use first_blocks=1"):
         per_feature(sparse, graph, Draw(1, 1))
-    pairs = GCNLayer(100, OUTPUTS, GraphDropConnect(FixedRate(0.5), pairs=True))
+    pairs = SampledGCNConv(100, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
     with pytest.raises(ValueError, match=r"pairs=True draws for 100 x 3 pairs .* small dense"):
         pairs(sparse, graph, Draw(1, 1))
     with pytest.raises(ValueError, match=r"blocks must not exceed .*; got 9 blocks for 5 features"):
-        GCNLayer(5, 3, GraphDropConnect(FixedRate(0.5), blocks=9))(
+        SampledGCNConv(5, 3, GraphDropConnect(FixedRate(keep=0.5), blocks=9))(
             normal(NODES, 5), graph, Draw(1, 1)
         )
     with pytest.raises(ValueError, match="'xavier' is not a valid Init"):
-        GCNLayer(5, 3, init="xavier")
+        SampledGCNConv(5, 3, init="xavier")
 
 
 def test_pairs_are_refused_where_their_products_would_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    layer = GCNLayer(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(0.5), pairs=True))
+    layer = SampledGCNConv(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
     x, graph = normal(NODES, FEATURES), TOWN.graph()
     layer(x, graph, Draw(1, 1))
     monkeypatch.setattr(conv, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
@@ -223,7 +225,7 @@ def test_pairs_are_refused_where_their_products_would_fill_the_memory(
 
 def test_the_shared_product_is_that_of_its_own_input() -> None:
     layer, graph, draw = (
-        GCNLayer(FEATURES, OUTPUTS, SAMPLERS["one block"]),
+        SampledGCNConv(FEATURES, OUTPUTS, SAMPLERS["one block"]),
         TOWN.graph(),
         Draw(1, 1),
     )

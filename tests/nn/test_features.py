@@ -93,7 +93,7 @@ def test_dropout_draws_the_same_for_sparse_and_dense_input(
 ) -> None:
     x = matrix(columns=40)
     sparse = SparseFeatures.from_tensor(x)
-    mask = DropOut(FixedRate(0.6)).mask(sparse.matrix, draw, 3)
+    mask = DropOut(FixedRate(keep=0.6)).mask(sparse.matrix, draw, 3)
     wanted = drop_dense(x, mask, reading(7, nodes))
     assert 0.0 < float((wanted / x).nanmean()) < 1.0
     torch.testing.assert_close(dense(sparse.drop(mask, nodes)), wanted)
@@ -128,7 +128,7 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
     ("sampler", "dropout"),
     [
         (None, 0.5),
-        (DropOut(FixedRate(0.6)), 0.0),
+        (DropOut(FixedRate(keep=0.6)), 0.0),
         (DropOut(BetaBernoulliRate()), 0.5),
         (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5),
     ],
@@ -141,7 +141,7 @@ def test_a_network_computes_the_same_from_sparse_and_dense_input(
     dropout: float,
     rows: Tensor | None,
 ) -> None:
-    model = GCN(5, 5, 3, 2, sampler, dropout=dropout)
+    model = GCN(5, 5, 2, 3, sampler, dropout=dropout)
     x, draw = matrix(), Draw(3, 4, temperature=model.temperature)
     edges = torch.tensor([[0, 1, 1, 2, 3, 4, 5, 6], [1, 0, 2, 1, 4, 3, 6, 5]])
 
@@ -161,17 +161,17 @@ def test_sparse_input_never_becomes_dense() -> None:
         [torch.randint(size, (nonzeros,), generator=generator) for size in (nodes, columns)]
     )
     edges = torch.randint(nodes, (2, 40_000), generator=generator)
-    model = GCN(columns, 5, 3, 2, DropOut(BetaBernoulliRate()), dropout=0.5)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = GCN(columns, 5, 2, 3, DropOut(BetaBernoulliRate()), dropout=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     rows = torch.arange(100)
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         x = torch.sparse_coo_tensor(
             place, torch.ones(nonzeros), (nodes, columns), check_invariants=True
         )
         (model(x, edges).square().mean() + model(x, edges, rows=rows).square().mean()).backward()
-        optimiser.step()
+        optimizer.step()
 
     weight = next(model.parameters())
     before = weight.detach().clone()

@@ -9,7 +9,7 @@ from graphdrop.config import Method, ModelSettings, settle
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
-from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
@@ -29,7 +29,7 @@ MEANING = {
     "GCN-BBGDC-ARM": (GraphDropConnect, BetaBernoulliRate, ARM),
     "GCN-BBDE-LOCAL": (DropEdge, BetaBernoulliRate, Concrete),
     "GCN-BBGDC-LOCAL": (GraphDropConnect, BetaBernoulliRate, Concrete),
-    "GCN-BBGDC-AMORTISED": (GraphDropConnect, AmortisedRate, Concrete),
+    "GCN-BBGDC-AMORTISED": (GraphDropConnect, AmortizedRate, Concrete),
 }
 
 
@@ -111,21 +111,21 @@ def test_connections_take_every_option_of_the_settings():
     assert (first.blocks, later.blocks) == (2, 3)
     assert later.symmetric
     assert not later.self_loops
-    assert not later.before_normalisation
+    assert not later.before_normalization
     general = build("GCN-BBGDC", blocks="pair")
     assert all(layer.sampler.pairs for layer in general.layers)
     later = build("GCN-BBGDC", blocks="feature", mask="before").layers[1].sampler
     assert later.blocks is None
     assert not later.pairs
-    assert later.before_normalisation
+    assert later.before_normalization
 
 
 def test_edges_take_every_option_of_the_settings():
     plain = build("GCN-BBDE").layers[1].sampler
-    assert (plain.symmetric, plain.self_loops, plain.before_normalisation) == (False, True, False)
+    assert (plain.symmetric, plain.self_loops, plain.before_normalization) == (False, True, False)
     usual = build("GCN-DE").layers[1].sampler
     assert usual.symmetric
-    assert usual.before_normalisation
+    assert usual.before_normalization
 
 
 def test_rates_take_every_option_of_the_settings():
@@ -141,7 +141,7 @@ def test_rates_take_every_option_of_the_settings():
 def test_the_network_takes_every_option_of_the_settings():
     changes = {"norm": "paper", "residual": True, "init": "glorot", "bias": False, "dropout": 0.25}
     network = build("GCN-BBGDC", **changes)
-    assert (network.norm, network.residual) == ("paper", True)
+    assert (network.normalization, network.residual) == ("paper", True)
     assert [layer.bias for layer in network.layers] == [None] * 3
     assert network.layers[0].init == "glorot"
     assert network.layers[0].dropout.rate.mean() == 0.75
@@ -190,6 +190,8 @@ def test_an_unknown_name_gets_the_list_of_names():
 
 @pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])
 def test_a_rate_per_edge_refuses_what_it_cannot_train_with(method):
-    with pytest.raises(ValueError, match=r"model\.mask is \"before\" and model\.norm \"sym\""):
+    with pytest.raises(
+        ValueError, match=r"model\.mask is \"before\" and model\.normalization \"sym\""
+    ):
         build(method, mask="before", norm="sym")
     build(method, mask="before", norm="row")

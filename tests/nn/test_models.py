@@ -12,7 +12,7 @@ from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
 from graphdrop.draws import SOURCE_ONLY
 from graphdrop.graph import Graph
-from graphdrop.nn import GCN, GCNLayer, conv
+from graphdrop.nn import GCN, SampledGCNConv, conv
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -20,13 +20,13 @@ NODES, FEATURES, HIDDEN, OUTPUTS = TOWN.num_nodes, 5, 4, 3
 ROADS = EdgeList(NODES, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)], [1.0] * 6)
 
 
-def layers_of(model: GCN) -> list[GCNLayer]:
+def layers_of(model: GCN) -> list[SampledGCNConv]:
     layers = list(model.layers)
-    assert all(isinstance(layer, GCNLayer) for layer in layers)
-    return cast("list[GCNLayer]", layers)
+    assert all(isinstance(layer, SampledGCNConv) for layer in layers)
+    return cast("list[SampledGCNConv]", layers)
 
 
-def bias_of(layer: GCNLayer) -> Tensor:
+def bias_of(layer: SampledGCNConv) -> Tensor:
     assert layer.bias is not None
     return layer.bias
 
@@ -42,7 +42,7 @@ def pyg_convolutions(model: GCN) -> list[GCNConv]:
     """PyG's layers with the same weights and biases."""
     convolutions = []
     for layer in layers_of(model):
-        convolution = GCNConv(layer.in_features, layer.out_features)
+        convolution = GCNConv(layer.in_channels, layer.out_channels)
         with torch.no_grad():
             convolution.lin.weight.copy_(layer.weight.T)
             convolution.bias.copy_(bias_of(layer)[0])
@@ -54,7 +54,7 @@ def pyg_convolutions(model: GCN) -> list[GCNConv]:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_a_gcn_that_keeps_everything_is_pygs(edges: EdgeList, weighted: bool, layers: int) -> None:
-    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, layers))
+    model = with_biases(GCN(FEATURES, HIDDEN, layers, OUTPUTS))
     weight = edges.edge_weight if weighted else None
     x, gradient = normal(NODES, FEATURES, seed=1).requires_grad_(), normal(NODES, OUTPUTS, seed=2)
     out = model(x, edges.edge_index, weight)
@@ -74,8 +74,8 @@ def test_a_gcn_that_keeps_everything_is_pygs(edges: EdgeList, weighted: bool, la
 
 
 @pytest.mark.parametrize("norm", ["row", "sym", "paper"])
-def test_the_normalisation_is_the_models_whatever_the_graph_comes_as(norm: str) -> None:
-    model, x = GCN(FEATURES, HIDDEN, OUTPUTS, 1, norm=norm), normal(NODES, FEATURES)
+def test_the_normalization_is_the_models_whatever_the_graph_comes_as(norm: str) -> None:
+    model, x = GCN(FEATURES, HIDDEN, 1, OUTPUTS, normalization=norm), normal(NODES, FEATURES)
     wanted = masked_matrices(TOWN, norm) @ x.double() @ layers_of(model)[0].weight.double()
     forms: list[tuple[Tensor | Graph, Tensor | None]] = [
         (TOWN.edge_index, TOWN.edge_weight),
@@ -87,7 +87,7 @@ def test_the_normalisation_is_the_models_whatever_the_graph_comes_as(norm: str) 
 
 
 def test_a_residual_adds_the_input_of_hidden_layers_of_one_width() -> None:
-    model = with_biases(GCN(FEATURES, FEATURES, OUTPUTS, 3, residual=True))
+    model = with_biases(GCN(FEATURES, FEATURES, 3, OUTPUTS, residual=True))
     x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
     hidden = x.double()
     for number, layer in enumerate(layers_of(model)):
@@ -95,14 +95,14 @@ def test_a_residual_adds_the_input_of_hidden_layers_of_one_width() -> None:
         hidden = out if number == 2 else out.relu() + hidden
     out = model(x, TOWN.edge_index, TOWN.edge_weight)
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
-    narrow = GCN(FEATURES, HIDDEN, OUTPUTS, 2, residual=True)
-    plain = GCN(FEATURES, HIDDEN, OUTPUTS, 2)
+    narrow = GCN(FEATURES, HIDDEN, 2, OUTPUTS, residual=True)
+    plain = GCN(FEATURES, HIDDEN, 2, OUTPUTS)
     plain.load_state_dict(narrow.state_dict())
     assert torch.equal(narrow(x, TOWN.edge_index), plain(x, TOWN.edge_index))
 
 
 def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
-    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, 4, residual="initial"))
+    model = with_biases(GCN(FEATURES, HIDDEN, 4, OUTPUTS, residual="initial"))
     x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
     hidden, first = x.double(), None
     for number, layer in enumerate(layers_of(model)):
@@ -116,14 +116,14 @@ def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
 
 def test_an_unknown_residual_is_refused() -> None:
     with pytest.raises(ValueError, match="residual must be False, True or"):
-        GCN(FEATURES, HIDDEN, OUTPUTS, residual="first")  # type: ignore[arg-type]
+        GCN(FEATURES, HIDDEN, 2, OUTPUTS, residual="first")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
 @pytest.mark.parametrize("norm", ["row", "sym"])
 def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, before: bool) -> None:
-    sampler = DropEdge(FixedRate(0.7), before_normalisation=before)
-    model = with_biases(GCN(FEATURES, HIDDEN, OUTPUTS, 2, sampler, dropout=0.5, norm=norm))
+    sampler = DropEdge(FixedRate(keep=0.7), before_normalization=before)
+    model = with_biases(GCN(FEATURES, HIDDEN, 2, OUTPUTS, sampler, dropout=0.5, normalization=norm))
     x, draw = normal(NODES, FEATURES), Draw(1, 2)
     hidden = x.double()
     for number, layer in enumerate(layers_of(model)):
@@ -148,15 +148,15 @@ def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, bef
 
 
 def test_a_prediction_without_sampling_uses_all_that_dropout_would_drop() -> None:
-    model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, DropOut(FixedRate(0.5)), dropout=0.5)
-    plain = GCN(FEATURES, HIDDEN, OUTPUTS, 2)
+    model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, DropOut(FixedRate(keep=0.5)), dropout=0.5)
+    plain = GCN(FEATURES, HIDDEN, 2, OUTPUTS)
     plain.load_state_dict(model.state_dict(), strict=False)
     x = normal(NODES, FEATURES)
     assert torch.equal(model.eval()(x, TOWN.edge_index), plain(x, TOWN.edge_index))
 
 
 def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> None:
-    model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, GraphDropConnect(BetaBernoulliRate())).eval()
+    model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, GraphDropConnect(BetaBernoulliRate())).eval()
     x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
     first, second = layers_of(model)
     assert first.sampler is not None
@@ -170,8 +170,8 @@ def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> No
 
 
 def test_graph_dropconnect_has_fewer_blocks_in_the_first_layer() -> None:
-    sampler = GraphDropConnect(FixedRate(0.5), blocks=4, first_blocks=1)
-    model = GCN(FEATURES, HIDDEN, OUTPUTS, 3, sampler)
+    sampler = GraphDropConnect(FixedRate(keep=0.5), blocks=4, first_blocks=1)
+    model = GCN(FEATURES, HIDDEN, 3, OUTPUTS, sampler)
     draw = Draw(1, 1, tape=[])
     model(normal(NODES, FEATURES), TOWN.edge_index, draw=draw)
     assert draw.tape is not None
@@ -181,16 +181,16 @@ def test_graph_dropconnect_has_fewer_blocks_in_the_first_layer() -> None:
 @pytest.mark.parametrize(
     ("sampler", "dropout", "features"),
     [
-        (DropEdge(FixedRate(0.5)), 0.5, [5, 5, 3, 3]),
-        (DropOut(FixedRate(0.5)), 0.0, [5, 3]),
-        (DropNode(FixedRate(0.5), rescale=True), 0.0, [5, 3]),
-        (GraphDropConnect(FixedRate(0.5), pairs=True), 0.0, [15, 9]),
+        (DropEdge(FixedRate(keep=0.5)), 0.5, [5, 5, 3, 3]),
+        (DropOut(FixedRate(keep=0.5)), 0.0, [5, 3]),
+        (DropNode(FixedRate(keep=0.5), rescale=True), 0.0, [5, 3]),
+        (GraphDropConnect(FixedRate(keep=0.5), pairs=True), 0.0, [15, 9]),
     ],
 )
 def test_the_tape_of_a_pass_has_every_mask_and_its_width(
     sampler: Sampler, dropout: float, features: list[int]
 ) -> None:
-    model = GCN(FEATURES, OUTPUTS, OUTPUTS, 2, sampler, dropout=dropout)
+    model = GCN(FEATURES, OUTPUTS, 2, OUTPUTS, sampler, dropout=dropout)
     draw = Draw(1, 1, tape=[])
     x = normal(NODES, FEATURES)
     model(x, TOWN.edge_index, draw=draw)
@@ -204,8 +204,8 @@ def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
     pairs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conv, "MAX_SPARSE_BLOCKS", FEATURES - 1)
-    sampler = GraphDropConnect(FixedRate(0.5), pairs=pairs, first_blocks=None)
-    model, x = GCN(FEATURES, HIDDEN, OUTPUTS, 1, sampler), torch.eye(NODES, FEATURES)
+    sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=pairs, first_blocks=None)
+    model, x = GCN(FEATURES, HIDDEN, 1, OUTPUTS, sampler), torch.eye(NODES, FEATURES)
     draw = Draw(1, 1)
     wanted = model(x.clone().requires_grad_(), TOWN.edge_index, draw=draw)
     assert torch.equal(model(x, TOWN.edge_index, draw=draw), wanted)
@@ -214,11 +214,11 @@ def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
 def test_learned_rates_train_on_relaxed_masks_and_fixed_ones_on_hard_masks() -> None:
     for sampler, temperature in [
         (None, None),
-        (DropEdge(FixedRate(0.5)), None),
+        (DropEdge(FixedRate(keep=0.5)), None),
         (DropEdge(LearnedRate(0.5)), 0.67),
         (GraphDropConnect(BetaBernoulliRate()), 0.67),
     ]:
-        model = GCN(FEATURES, HIDDEN, OUTPUTS, 2, sampler)
+        model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, sampler)
         assert model.next_draw().temperature == temperature
 
 
@@ -227,8 +227,8 @@ def test_learned_rates_train_on_relaxed_masks_and_fixed_ones_on_hard_masks() -> 
 def test_a_model_can_train_after_a_prediction_in_inference_mode(
     edges: Tensor | Graph, rows: Tensor | None
 ) -> None:
-    sampler = DropEdge(LearnedRate(0.5), before_normalisation=True)
-    model, x = GCN(FEATURES, OUTPUTS, OUTPUTS, 2, sampler), torch.eye(NODES, FEATURES)
+    sampler = DropEdge(LearnedRate(0.5), before_normalization=True)
+    model, x = GCN(FEATURES, OUTPUTS, 2, OUTPUTS, sampler), torch.eye(NODES, FEATURES)
     with torch.inference_mode():
         model(x, edges, rows=rows)
         assert model(x.clone(), edges, rows=rows).is_inference()
@@ -242,12 +242,12 @@ X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"layers": 0}, ValueError, "layers must be at least 1; got 0"),
+        ({"num_layers": 0}, ValueError, "num_layers must be at least 1; got 0"),
         ({"dropout": 1.0}, ValueError, r"dropout must be a drop rate in \[0, 1\); got 1.0"),
         ({"dropout": -0.1}, ValueError, r"dropout must be a drop rate in \[0, 1\); got -0.1"),
-        ({"norm": "left"}, ValueError, "'left': give one of row, sym, paper, none"),
+        ({"normalization": "left"}, ValueError, "'left': give one of row, sym, paper, none"),
         (
-            {"sampler": FixedRate(0.5)},
+            {"sampler": FixedRate(keep=0.5)},
             TypeError,
             r"sampler must be a Sampler such as DropEdge\(.*; got FixedRate",
         ),
@@ -257,7 +257,15 @@ def test_a_model_that_cannot_be_built_says_why(
     arguments: dict[str, object], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        GCN(FEATURES, HIDDEN, OUTPUTS, **arguments)  # type: ignore[arg-type]
+        GCN(
+            **{
+                "in_channels": FEATURES,
+                "hidden_channels": HIDDEN,
+                "num_layers": 2,
+                "out_channels": OUTPUTS,
+            }
+            | arguments
+        )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -290,6 +298,6 @@ def test_a_model_that_cannot_be_built_says_why(
 def test_a_call_that_cannot_be_computed_says_why(
     arguments: dict[str, object], error: type[Exception], message: str
 ) -> None:
-    model = GCN(FEATURES, HIDDEN, OUTPUTS)
+    model = GCN(FEATURES, HIDDEN, 2, OUTPUTS)
     with pytest.raises(error, match=message):
         model(**{"x": X, "edge_index": EDGES, **arguments})

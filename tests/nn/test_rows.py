@@ -26,19 +26,19 @@ ROWS = torch.tensor([9, 4])
 EDGES = 30 + NODES - 1  # self-loops included
 SAMPLERS: dict[str, tuple[Sampler | None, float]] = {
     "none": (None, 0.0),
-    "dropout": (DropOut(FixedRate(0.6)), 0.0),
+    "dropout": (DropOut(FixedRate(keep=0.6)), 0.0),
     "dropout rate": (DropOut(LearnedRate(0.6)), 0.0),
     "dropnode": (DropNode(BetaBernoulliRate(), rescale=True), 0.0),
-    "dropedge": (DropEdge(FixedRate(0.6)), 0.0),
-    "dropedge and dropout": (DropEdge(FixedRate(0.6), self_loops=False), 0.5),
-    "dropedge before": (DropEdge(LearnedRate(0.6), before_normalisation=True), 0.0),
+    "dropedge": (DropEdge(FixedRate(keep=0.6)), 0.0),
+    "dropedge and dropout": (DropEdge(FixedRate(keep=0.6), self_loops=False), 0.5),
+    "dropedge before": (DropEdge(LearnedRate(0.6), before_normalization=True), 0.0),
     "rate per edge": (DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False), 0.0),
     "blocks": (GraphDropConnect(BetaBernoulliRate(), first_blocks=2), 0.0),
     "per feature before": (
-        GraphDropConnect(LearnedRate(0.6), blocks=None, before_normalisation=True),
+        GraphDropConnect(LearnedRate(0.6), blocks=None, before_normalization=True),
         0.0,
     ),
-    "pairs": (GraphDropConnect(FixedRate(0.6), pairs=True), 0.0),
+    "pairs": (GraphDropConnect(FixedRate(keep=0.6), pairs=True), 0.0),
 }
 samplers = pytest.mark.parametrize(("sampler", "dropout"), SAMPLERS.values(), ids=SAMPLERS)
 
@@ -59,8 +59,8 @@ def test_rows_are_those_of_the_whole_computation(
     sampler: Sampler | None, dropout: float, layers: int, sparse: bool
 ) -> None:
     if sparse and isinstance(sampler, GraphDropConnect) and sampler.pairs:
-        sampler = GraphDropConnect(FixedRate(0.6), blocks=None, first_blocks=None)
-    model = GCN(FEATURES, HIDDEN, OUTPUTS, layers, sampler, dropout=dropout)
+        sampler = GraphDropConnect(FixedRate(keep=0.6), blocks=None, first_blocks=None)
+    model = GCN(FEATURES, HIDDEN, layers, OUTPUTS, sampler, dropout=dropout)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
     x = x.to_sparse() if sparse else x
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
@@ -70,7 +70,7 @@ def test_rows_are_those_of_the_whole_computation(
 
 @samplers
 def test_rows_are_those_of_the_whole_expectation(sampler: Sampler | None, dropout: float) -> None:
-    model = GCN(FEATURES, HIDDEN, OUTPUTS, 3, sampler, dropout=dropout).eval()
+    model = GCN(FEATURES, HIDDEN, 3, OUTPUTS, sampler, dropout=dropout).eval()
     x = normal(NODES, FEATURES, seed=1)
     found, wanted = results(model, x, ROWS, None), results(model, x, None, None)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
@@ -83,25 +83,25 @@ def test_rows_with_residuals_are_those_of_the_whole_computation(
     residual: Any, name: str, layers: int
 ) -> None:
     sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, sampler, dropout=dropout, residual=residual)
+    model = GCN(FEATURES, FEATURES, layers, OUTPUTS, sampler, dropout=dropout, residual=residual)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["row", "sym", "paper"])
-def test_masks_before_any_normalisation_see_full_rows_outside_the_receptive_field(
+def test_masks_before_any_normalization_see_full_rows_outside_the_receptive_field(
     norm: str,
 ) -> None:
-    sampler = GraphDropConnect(LearnedRate(0.6), blocks=2, before_normalisation=True)
-    model = GCN(FEATURES, FEATURES, OUTPUTS, 2, sampler, norm=norm)
+    sampler = GraphDropConnect(LearnedRate(0.6), blocks=2, before_normalization=True)
+    model = GCN(FEATURES, FEATURES, 2, OUTPUTS, sampler, normalization=norm)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=0.67)
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
-    model, x = GCN(FEATURES, FEATURES, OUTPUTS, 2).eval(), normal(NODES, FEATURES)
+    model, x = GCN(FEATURES, FEATURES, 2, OUTPUTS).eval(), normal(NODES, FEATURES)
     whole = model(x, STREET.edge_index)
     marked = torch.zeros(NODES, dtype=torch.bool)
     marked[ROWS] = True
@@ -111,7 +111,7 @@ def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_what_is_not_read_is_not_computed(layers: int) -> None:
-    model = GCN(FEATURES, FEATURES, OUTPUTS, layers, SAMPLERS["dropedge and dropout"][0])
+    model = GCN(FEATURES, FEATURES, layers, OUTPUTS, SAMPLERS["dropedge and dropout"][0])
     x = normal(NODES, FEATURES, seed=1)
     reached, draw = {9, 4}, Draw(1, 2)
     for _ in range(layers):
@@ -124,10 +124,10 @@ def test_what_is_not_read_is_not_computed(layers: int) -> None:
 
 
 def test_residuals_on_rows_of_a_graph_without_self_loops_are_refused() -> None:
-    model = GCN(FEATURES, FEATURES, OUTPUTS, 2, residual=True)
+    model = GCN(FEATURES, FEATURES, 2, OUTPUTS, residual=True)
     bare = Graph.from_edge_index(STREET.edge_index, NODES, self_loops=False)
     x = normal(NODES, FEATURES)
     assert model(x, bare).shape == (NODES, OUTPUTS)
     with pytest.raises(ValueError, match=r"a residual .* in a graph with self-loops"):
         model(x, bare, rows=ROWS)
-    assert GCN(FEATURES, FEATURES, OUTPUTS, 2)(x, bare, rows=ROWS).shape == (2, OUTPUTS)
+    assert GCN(FEATURES, FEATURES, 2, OUTPUTS)(x, bare, rows=ROWS).shape == (2, OUTPUTS)

@@ -27,12 +27,12 @@ NODES, FEATURES = 120, 24
 SAMPLERS: dict[str, Callable[[], Sampler | None]] = {
     "no sampler": lambda: None,
     "two blocks": lambda: GraphDropConnect(BetaBernoulliRate(), blocks=2),
-    "a mask per feature": lambda: GraphDropConnect(FixedRate(0.6), blocks=None),
-    "DropEdge": lambda: DropEdge(FixedRate(0.6)),
-    "DropNode, rescaled": lambda: DropNode(FixedRate(0.6), rescale=True),
+    "a mask per feature": lambda: GraphDropConnect(FixedRate(keep=0.6), blocks=None),
+    "DropEdge": lambda: DropEdge(FixedRate(keep=0.6)),
+    "DropNode, rescaled": lambda: DropNode(FixedRate(keep=0.6), rescale=True),
     "DropEdge, symmetric": lambda: DropEdge(BetaBernoulliRate(), symmetric=True),
-    "DropOut": lambda: DropOut(FixedRate(0.6)),
-    "random walk": lambda: RandomWalk(FixedRate(0.6)),
+    "DropOut": lambda: DropOut(FixedRate(keep=0.6)),
+    "random walk": lambda: RandomWalk(FixedRate(keep=0.6)),
 }
 
 
@@ -55,7 +55,7 @@ def test_samples_equal_single_passes(
     temperature: float | None,
     shares: bool,
 ) -> None:
-    model = GCN(FEATURES, FEATURES, 5, 3, sampler, residual=True, seed=1).eval()
+    model = GCN(FEATURES, FEATURES, 3, 5, sampler, residual=True, seed=1).eval()
     draws = [Draw(3, 4, sample, temperature=temperature) for sample in range(5)]
     with model.sharing_first_product() if shares else nullcontext():
         alone = [model(*inputs, draw=draw) for draw in draws]
@@ -65,7 +65,7 @@ def test_samples_equal_single_passes(
 
 @torch.no_grad()
 def test_a_hook_sees_every_pass(inputs: tuple[Tensor, Tensor]) -> None:
-    model = GCN(FEATURES, 8, 5, 2, DropEdge(FixedRate(0.6)), seed=1).eval()
+    model = GCN(FEATURES, 8, 2, 5, DropEdge(FixedRate(keep=0.6)), seed=1).eval()
     seen: list[Tensor] = []
     model.layers[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
     with model.sharing_first_product():
@@ -77,7 +77,7 @@ def test_a_hook_sees_every_pass(inputs: tuple[Tensor, Tensor]) -> None:
 def test_a_layer_makes_samples_in_one_walk(
     inputs: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = GCN(FEATURES, 8, 5, 3, GraphDropConnect(FixedRate(0.6), blocks=2), seed=1).eval()
+    model = GCN(FEATURES, 8, 3, 5, GraphDropConnect(FixedRate(keep=0.6), blocks=2), seed=1).eval()
     walks = []
 
     def counted(graph: Graph, inputs: Sequence[Tensor], *rest: Any, **options: Any) -> list[Tensor]:

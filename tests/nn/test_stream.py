@@ -19,7 +19,7 @@ X = normal(TOWN.num_nodes, 5)
 
 
 def make(seed: int | None = None) -> GCN:
-    return GCN(5, 5, 3, 2, GraphDropConnect(BetaBernoulliRate()), dropout=0.5, seed=seed)
+    return GCN(5, 5, 2, 3, GraphDropConnect(BetaBernoulliRate()), dropout=0.5, seed=seed)
 
 
 def call(model: GCN, draw: Draw | None = None) -> Tensor:
@@ -70,11 +70,11 @@ def test_a_saved_model_goes_on_with_the_same_bits() -> None:
 
 def test_a_run_that_was_cut_and_resumed_ends_with_the_same_weights() -> None:
     def train(model: GCN, steps: int) -> GCN:
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             model(X, TOWN.edge_index).square().mean().backward()
-            optimiser.step()
+            optimizer.step()
         return model
 
     start = make()
@@ -90,7 +90,7 @@ def test_a_run_that_was_cut_and_resumed_ends_with_the_same_weights() -> None:
 def test_manual_seed_decides_the_stream_and_a_seed_of_its_own_goes_before_it() -> None:
     def masks_of(global_seed: int, seed: int | None = None) -> list[Tensor]:
         torch.manual_seed(global_seed)
-        model = GCN(5, 5, 3, 2, DropEdge(FixedRate(0.5)), seed=seed)
+        model = GCN(5, 5, 2, 3, DropEdge(FixedRate(keep=0.5)), seed=seed)
         for parameter in model.parameters():
             torch.nn.init.ones_(parameter)
         return [call(model) for _ in range(2)]

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
 
 
-def observing() -> AmortisedRate:
-    rate = AmortisedRate(2, hidden=3)
+def observing() -> AmortizedRate:
+    rate = AmortizedRate(2, hidden=3)
     rate.observe(torch.linspace(-1.0, 1.0, 10).view(5, 2))
     return rate
 
 
 MAKERS = {
-    "fixed": lambda start: FixedRate(0.3 + start),
+    "fixed": lambda start: FixedRate(keep=0.3 + start),
     "learned": lambda start: LearnedRate(0.3 + start, entropy_weight=0.5),
     "learned, local": lambda start: LearnedRate(0.3 + start, entropy_weight=0.5, entries=5),
     "beta": lambda _: BetaBernoulliRate(prior_beta=1.5),

@@ -9,7 +9,7 @@ from graphdrop.rates import FixedRate
 
 
 def test_it_answers_with_the_keep_it_was_given() -> None:
-    rate = FixedRate(0.8).double()
+    rate = FixedRate(keep=0.8).double()
     assert rate.mean().item() == pytest.approx(0.8)
     assert rate.sample().item() == pytest.approx(0.8)
     assert rate.logit().item() == pytest.approx(math.log(4))
@@ -17,13 +17,13 @@ def test_it_answers_with_the_keep_it_was_given() -> None:
 
 
 def test_it_ignores_uniforms_and_asks_for_none() -> None:
-    rate = FixedRate(0.3)
+    rate = FixedRate(keep=0.3)
     assert rate.num_uniforms == 0
     assert torch.equal(rate.logit(torch.tensor([0.1, 0.9])), rate.logit())
 
 
 def test_a_keep_of_one_keeps_every_draw() -> None:
-    rate = FixedRate(1.0)
+    rate = FixedRate(keep=1.0)
     assert rate.logit().item() == math.inf
     assert rate.sample().item() == 1
     u = (torch.arange(2**16) + 0.5) / 2**16
@@ -32,7 +32,7 @@ def test_a_keep_of_one_keeps_every_draw() -> None:
 
 
 def test_it_costs_nothing_and_learns_nothing() -> None:
-    rate = FixedRate(0.8)
+    rate = FixedRate(keep=0.8)
     assert rate.kl().item() == 0
     assert list(rate.parameters()) == []
 
@@ -40,8 +40,8 @@ def test_it_costs_nothing_and_learns_nothing() -> None:
 @pytest.mark.parametrize("keep", [0.0, -0.1, 1.01, math.nan])
 def test_a_keep_outside_its_range_is_refused(keep: float) -> None:
     with pytest.raises(ValueError, match=r"keep is .*above 0 and at most 1.*keep=1 - d"):
-        FixedRate(keep)
+        FixedRate(keep=keep)
 
 
 def test_it_says_its_keep() -> None:
-    assert repr(FixedRate(0.8)) == "FixedRate(keep=0.8)"
+    assert repr(FixedRate(keep=0.8)) == "FixedRate(keep=0.8)"

@@ -49,11 +49,11 @@ def test_kl_sums_over_entries_and_is_zero_without_a_weight() -> None:
 
 def test_descending_the_kl_leads_to_one_half() -> None:
     rate = LearnedRate(0.95, entropy_weight=1.0)
-    optimiser = torch.optim.SGD(rate.parameters(), lr=1.0)
+    optimizer = torch.optim.SGD(rate.parameters(), lr=1.0)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(rate.kl())
-        optimiser.step()
+        optimizer.step()
     assert rate.mean().item() == pytest.approx(0.5, abs=1e-3)
 
 

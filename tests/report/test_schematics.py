@@ -9,7 +9,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from graphdrop.nn.conv import GCNLayer
+from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.report import schematics
 from graphdrop.report.figures import save_figure
 from graphdrop.report.schematics import FEATURES, NODES, connection_id, draw_schematics
@@ -33,7 +33,7 @@ def drawn_lines(figure: Figure, name: str) -> dict[str, bool]:
 
 def connections_of_a_layer(name: str, sampler: Sampler | None, draw: Draw) -> dict[str, bool]:
     """Which outputs of a layer with this sampler depend on which inputs, by the lines' ids."""
-    layer, graph = GCNLayer(FEATURES, FEATURES, sampler, bias=False), schematics.toy_graph()
+    layer, graph = SampledGCNConv(FEATURES, FEATURES, sampler, bias=False), schematics.toy_graph()
     torch.nn.init.ones_(layer.weight)
     found = {}
     for u, i in np.ndindex(NODES, FEATURES):

@@ -7,7 +7,7 @@ import torch
 
 from contracts.dense_layers import TOWN, connections, hard_draw
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialise
+from graphdrop.kernels import materialize
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -23,7 +23,7 @@ def local_rate(graph: Graph) -> LearnedRate:
 def test_a_local_rate_keeps_every_edge_at_its_own() -> None:
     graph, draw = TOWN.graph(), Draw(3, 4)
     rate = local_rate(graph)
-    mask = materialise(graph, GraphDropConnect(rate, blocks=2).mask(graph, draw, 1), 4)
+    mask = materialize(graph, GraphDropConnect(rate, blocks=2).mask(graph, draw, 1), 4)
     for edge, (v, u, rank, _) in enumerate(connections(TOWN)):
         keep = rate.mean()[edge].item()
         kept = [hard_draw(draw.key(1), keep, v, u, rank, block) for block in (0, 1)]
@@ -63,18 +63,18 @@ def test_layers_get_samplers_of_their_own() -> None:
 
 
 def test_the_general_form_stays_general_in_the_first_layer() -> None:
-    sampler = GraphDropConnect(FixedRate(0.5), pairs=True, first_blocks=1)
+    sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=True, first_blocks=1)
     assert sampler.for_first_layer().blocks is None
 
 
 @pytest.mark.parametrize(
     ("sampler", "shown"),
     [
-        (DropOut(FixedRate(0.5)), "blocks=per feature, rescale"),
-        (DropEdge(FixedRate(0.5), self_loops=False), "blocks=1, symmetric, self_loops=False"),
+        (DropOut(FixedRate(keep=0.5)), "blocks=per feature, rescale"),
+        (DropEdge(FixedRate(keep=0.5), self_loops=False), "blocks=1, symmetric, self_loops=False"),
         (
-            GraphDropConnect(FixedRate(0.5), before_normalisation=True),
-            "blocks=2, before_normalisation",
+            GraphDropConnect(FixedRate(keep=0.5), before_normalization=True),
+            "blocks=2, before_normalization",
         ),
     ],
 )
@@ -90,26 +90,26 @@ LOCAL = LearnedRate(entries=3)
     [
         (lambda: DropEdge(0.8), TypeError, r"rate must be a Rate such as .*; got float"),  # type: ignore[arg-type]
         (
-            lambda: GraphDropConnect(FixedRate(0.5), blocks=0),
+            lambda: GraphDropConnect(FixedRate(keep=0.5), blocks=0),
             ValueError,
             "blocks must be a positive count, or None for a mask per feature; got 0",
         ),
         (
-            lambda: GraphDropConnect(FixedRate(0.5), first_blocks=-1),
+            lambda: GraphDropConnect(FixedRate(keep=0.5), first_blocks=-1),
             ValueError,
             "first_blocks must be a positive count, .*; got -1",
         ),
         (lambda: DropOut(LOCAL), ValueError, "rate has 3 entries, one per edge: .* use DropEdge"),
         (lambda: DropNode(LOCAL, rescale=True), ValueError, "rate has 3 entries, one per edge"),
         (
-            lambda: Sampler(FixedRate(0.5), rescale=True, self_loops=False),
+            lambda: Sampler(FixedRate(keep=0.5), rescale=True, self_loops=False),
             ValueError,
-            "rescale=True .* needs self_loops=True and before_normalisation=False",
+            "rescale=True .* needs self_loops=True and before_normalization=False",
         ),
         (
-            lambda: Sampler(FixedRate(0.5), rescale=True, before_normalisation=True),
+            lambda: Sampler(FixedRate(keep=0.5), rescale=True, before_normalization=True),
             ValueError,
-            "rescale=True .* needs self_loops=True and before_normalisation=False",
+            "rescale=True .* needs self_loops=True and before_normalization=False",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_bad_arguments_are_named(
         make()
 
 
-@pytest.mark.parametrize("rate", [FixedRate(1.0), LearnedRate(0.9), BetaBernoulliRate()])
+@pytest.mark.parametrize("rate", [FixedRate(keep=1.0), LearnedRate(0.9), BetaBernoulliRate()])
 def test_the_expectation_is_the_rates_mean(rate: Rate) -> None:
     mask = DropEdge(rate).mask(TOWN.graph(), None, 0)
     torch.testing.assert_close(mask.keep_logit.sigmoid(), rate.mean())

@@ -12,7 +12,7 @@ from graphdrop.samplers import Draw, DropEdge
 
 
 def test_masks_are_hard_unless_a_temperature_relaxes_them() -> None:
-    graph, sampler = TOWN.graph(), DropEdge(FixedRate(0.5))
+    graph, sampler = TOWN.graph(), DropEdge(FixedRate(keep=0.5))
     hard, relaxed = Draw(1, 2), Draw(1, 2, temperature=0.3)
     assert hard.kind is Kind.HARD
     assert relaxed.kind is Kind.CONCRETE
@@ -41,7 +41,7 @@ def test_the_opposite_of_the_opposite_is_the_same_draw() -> None:
 
 
 def test_a_tape_notes_down_one_pass_and_not_its_opposite() -> None:
-    graph, sampler = TOWN.graph(), DropEdge(FixedRate(0.5))
+    graph, sampler = TOWN.graph(), DropEdge(FixedRate(keep=0.5))
     draw = Draw(1, 2, tape=[])
     mask = sampler.mask(graph, draw, 0)
     draw.record(mask, graph, 7)

@@ -13,7 +13,7 @@ from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.rates import AmortisedRate
+from graphdrop.rates import AmortizedRate
 from graphdrop.samplers import EDGE_FEATURES, DropEdge, describe_edges, edge_features
 
 X = normal(TOWN.num_nodes, 4, seed=1) * (normal(TOWN.num_nodes, 4, seed=2) > 0)
@@ -114,14 +114,14 @@ def test_a_part_is_sent_to_the_whole() -> None:
 
 def amortised_network(features: int = 4) -> GCN:
     torch.manual_seed(0)
-    sampler = DropEdge(AmortisedRate(EDGE_FEATURES), symmetric=False)
+    sampler = DropEdge(AmortizedRate(EDGE_FEATURES), symmetric=False)
     network = GCN(features, 3, 2, 2, sampler, seed=5)
     for layer in network.layers:
         torch.nn.init.normal_(layer.sampler.rate.outer.weight)  # type: ignore[union-attr, arg-type]
     return network
 
 
-def rates_of(network: GCN) -> list[AmortisedRate]:
+def rates_of(network: GCN) -> list[AmortizedRate]:
     return [layer.sampler.rate for layer in network.layers]  # type: ignore[union-attr, misc]
 
 

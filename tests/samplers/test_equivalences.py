@@ -14,7 +14,7 @@ from contracts.dense_layers import hard_draw
 from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
 from graphdrop.draws import SOURCE_ONLY
-from graphdrop.nn import GCNLayer
+from graphdrop.nn import SampledGCNConv
 from graphdrop.rates import FixedRate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -35,7 +35,7 @@ Formula = Callable[[Tensor, Tensor], Tensor]
 """Features and weights to the layer's output."""
 
 
-def normalised(norm: str, A: Tensor) -> Tensor:
+def normalized(norm: str, A: Tensor) -> Tensor:
     """`N(A)` for an adjacency matrix without self-loops."""
     identity = torch.eye(NODES, dtype=torch.float64)
     if norm == "row":
@@ -51,7 +51,7 @@ def normalised(norm: str, A: Tensor) -> Tensor:
 def masked(norm: str, Z: Tensor, before: bool) -> Tensor:
     """`N(A * Z)` or `N(A) * Z`."""
     A = VILLAGE.dense()
-    return normalised(norm, A * Z) if before else normalised(norm, A) * Z
+    return normalized(norm, A * Z) if before else normalized(norm, A) * Z
 
 
 def gdc_red(norm: str, Z: list[Tensor], before: bool = False) -> Formula:
@@ -85,11 +85,11 @@ def node_draws(features: int) -> Tensor:
 
 def assert_layer_is(sampler: Sampler, norm: str, *formulas: Formula) -> None:
     """A layer's values and gradients are those of every formula."""
-    layer = GCNLayer(FEATURES, OUTPUTS, sampler, bias=False)
+    layer = SampledGCNConv(FEATURES, OUTPUTS, sampler, bias=False)
     x, gradient = normal(NODES, FEATURES, seed=1).requires_grad_(), normal(NODES, OUTPUTS, seed=2)
     out = layer(x, VILLAGE.graph(norm), DRAW)
     found = (out, *torch.autograd.grad(out, (x, layer.weight), gradient))
-    kept_all = normalised(norm, VILLAGE.dense()) @ x.double() @ layer.weight.double()
+    kept_all = normalized(norm, VILLAGE.dense()) @ x.double() @ layer.weight.double()
     assert not torch.allclose(out.double(), kept_all, atol=1e-3)
     for formula in formulas:
         H = x.detach().double().requires_grad_()
@@ -107,9 +107,9 @@ def test_dropout_drops_entries_of_the_features(norm: str, rescale: bool) -> None
     scale = 1.0 / KEEP if rescale else 1.0
     connections = gdc_red(norm, [J @ Z[:, i].diag() for i in range(FEATURES)])
     assert_layer_is(
-        DropOut(FixedRate(KEEP), rescale=rescale),
+        DropOut(FixedRate(keep=KEEP), rescale=rescale),
         norm,
-        lambda H, W: normalised(norm, VILLAGE.dense()) @ (Z * H) @ W * scale,
+        lambda H, W: normalized(norm, VILLAGE.dense()) @ (Z * H) @ W * scale,
         lambda H, W: connections(H, W) * scale,
     )
 
@@ -120,7 +120,7 @@ def test_dropedge_drops_entries_of_the_matrix(norm: str, before: bool) -> None:
     Z = edge_draws(symmetric=True)
     assert torch.equal(Z, Z.T)
     assert_layer_is(
-        DropEdge(FixedRate(KEEP), before_normalisation=before),
+        DropEdge(FixedRate(keep=KEEP), before_normalization=before),
         norm,
         lambda H, W: masked(norm, Z, before) @ H @ W,
         gdc_red(norm, [Z] * FEATURES, before),
@@ -133,7 +133,7 @@ def test_dropedge_in_one_direction_drops_each_entry_by_itself(norm: str, before:
     Z = edge_draws()
     assert not torch.equal(Z, Z.T)
     assert_layer_is(
-        DropEdge(FixedRate(KEEP), symmetric=False, before_normalisation=before),
+        DropEdge(FixedRate(keep=KEEP), symmetric=False, before_normalization=before),
         norm,
         lambda H, W: masked(norm, Z, before) @ H @ W,
     )
@@ -143,7 +143,7 @@ def test_dropedge_in_one_direction_drops_each_entry_by_itself(norm: str, before:
 def test_dropedge_can_leave_the_diagonal_alone(norm: str) -> None:
     Z = edge_draws(symmetric=True).fill_diagonal_(1.0)
     assert_layer_is(
-        DropEdge(FixedRate(KEEP), self_loops=False),
+        DropEdge(FixedRate(keep=KEEP), self_loops=False),
         norm,
         lambda H, W: masked(norm, Z, before=False) @ H @ W,
     )
@@ -156,9 +156,9 @@ def test_node_sampling_drops_columns_of_the_matrix(norm: str, rescale: bool) -> 
     scale = 1.0 / KEEP if rescale else 1.0
     connections = gdc_red(norm, [J @ z.diag()] * FEATURES)
     assert_layer_is(
-        DropNode(FixedRate(KEEP), rescale=rescale),
+        DropNode(FixedRate(keep=KEEP), rescale=rescale),
         norm,
-        lambda H, W: normalised(norm, VILLAGE.dense()) @ z.diag() @ H @ W * scale,
+        lambda H, W: normalized(norm, VILLAGE.dense()) @ z.diag() @ H @ W * scale,
         lambda H, W: connections(H, W) * scale,
     )
 
@@ -171,7 +171,7 @@ def test_graph_dropconnect_has_a_matrix_for_every_block(
 ) -> None:
     block = [0, 0, 0, 1, 1] if blocks == 2 else list(range(FEATURES))
     assert_layer_is(
-        GraphDropConnect(FixedRate(KEEP), blocks=blocks, before_normalisation=before),
+        GraphDropConnect(FixedRate(keep=KEEP), blocks=blocks, before_normalization=before),
         norm,
         gdc_red(norm, [edge_draws(block[i]) for i in range(FEATURES)], before),
     )
@@ -191,13 +191,13 @@ def test_the_general_form_has_a_matrix_for_every_pair_of_features(norm: str, bef
         return torch.cat(columns, 1)
 
     assert_layer_is(
-        GraphDropConnect(FixedRate(KEEP), pairs=True, before_normalisation=before), norm, gdc
+        GraphDropConnect(FixedRate(keep=KEEP), pairs=True, before_normalization=before), norm, gdc
     )
 
 
 def test_dropedge_is_symmetric_graph_dropconnect_with_one_block() -> None:
     x, graph = normal(NODES, FEATURES, seed=3), VILLAGE.graph()
-    layer = GCNLayer(FEATURES, OUTPUTS, DropEdge(FixedRate(KEEP)))
+    layer = SampledGCNConv(FEATURES, OUTPUTS, DropEdge(FixedRate(keep=KEEP)))
     dropped = layer(x, graph, DRAW)
-    layer.sampler = GraphDropConnect(FixedRate(KEEP), blocks=1, symmetric=True)
+    layer.sampler = GraphDropConnect(FixedRate(keep=KEEP), blocks=1, symmetric=True)
     assert torch.equal(layer(x, graph, DRAW), dropped)

@@ -23,8 +23,8 @@ from contracts.sampler_contract import (
     town,
 )
 from contracts.toy_network import SHARINGS, Toy
-from graphdrop.nn import GCN, GCNLayer
-from graphdrop.predict import predict
+from graphdrop.inference import predict
+from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.samplers import Draw, RandomWalk, Sampler
 
@@ -34,7 +34,7 @@ DESTINATION = torch.tensor([connection.destination for connection in connections
 
 def network(rate: Rate, layers: int = 3) -> GCN:
     torch.manual_seed(0)
-    return GCN(FEATURES, OUTPUTS, OUTPUTS, layers, RandomWalk(rate), norm=NORM, bias=False)
+    return GCN(FEATURES, OUTPUTS, layers, OUTPUTS, RandomWalk(rate), normalization=NORM, bias=False)
 
 
 def walks(model: GCN) -> list[RandomWalk]:
@@ -69,9 +69,9 @@ class TestRandomWalk(SamplerContract):
             draw = Draw(6, step, temperature=temperature)
             hidden, arrived = X.double(), torch.ones(TOWN.num_nodes, dtype=torch.float64)
             for number, layer in enumerate(model.layers):
-                assert isinstance(layer, GCNLayer)
+                assert isinstance(layer, SampledGCNConv)
                 assert layer.sampler is not None
-                independent = self.mask(layer.sampler, draw, number, features=layer.in_features)
+                independent = self.mask(layer.sampler, draw, number, features=layer.in_channels)
                 mask = independent * arrived[DESTINATION][:, None, None]
                 least = min(least, arrived.min().item())
                 hidden = dense_layer(self.matrices(mask), hidden, layer.weight)
@@ -93,7 +93,7 @@ class TestRandomWalk(SamplerContract):
 
 
 def test_a_walk_that_has_ended_does_not_begin_again() -> None:
-    model = network(FixedRate(0.5), layers=5)
+    model = network(FixedRate(keep=0.5), layers=5)
     for sample in range(10):
         so_far = reached(model, Draw(1, 1, sample))
         assert set(so_far.unique().tolist()) == {0.0, 1.0}
@@ -101,7 +101,7 @@ def test_a_walk_that_has_ended_does_not_begin_again() -> None:
 
 
 def test_rows_alone_give_what_they_give_among_all() -> None:
-    for rate, temperature in ((FixedRate(0.5), None), (BetaBernoulliRate(), 0.67)):
+    for rate, temperature in ((FixedRate(keep=0.5), None), (BetaBernoulliRate(), 0.67)):
         model, rows = network(rate), torch.tensor([4, 1])
         for sample in range(5):
             draw = Draw(1, 1, sample, temperature=temperature)
@@ -111,7 +111,7 @@ def test_rows_alone_give_what_they_give_among_all() -> None:
 
 
 def test_the_chance_to_be_reached_is_that_of_an_edge_kept_in_every_layer_before() -> None:
-    model = network(FixedRate(0.3))
+    model = network(FixedRate(keep=0.3))
     degree = torch.bincount(DESTINATION)
     one_layer = 1.0 - 0.7**degree
     torch.testing.assert_close(reached(model, None), torch.stack([one_layer, one_layer**2]))
@@ -129,7 +129,7 @@ def test_without_a_draw_nodes_are_reached_as_often_as_samples_reach_them(rate: s
 
 
 def test_relaxed_masks_reach_a_node_as_hard_ones_do_when_the_temperature_falls() -> None:
-    model = network(FixedRate(0.5))
+    model = network(FixedRate(keep=0.5))
     draws = [Draw(2, 2, sample) for sample in range(50)]
     hard = torch.stack([reached(model, draw) for draw in draws])
     distance = [
@@ -164,7 +164,7 @@ def test_what_a_walk_has_reached_matters_to_the_gradient_that_is_estimated() -> 
 
 def test_monte_carlo_samples_of_a_walk_disagree_and_can_be_had_again() -> None:
     data = Data(x=10.0 * X, edge_index=TOWN.edge_index, edge_weight=TOWN.edge_weight)
-    model = network(FixedRate(0.5))
+    model = network(FixedRate(keep=0.5))
     one, two = (predict(model, data, samples=30, seed=1) for _ in range(2))
     assert torch.equal(one.probabilities, two.probabilities)
     assert float(one.epistemic.max()) > 0.01

@@ -64,13 +64,13 @@ class TestDropEdgeThatKeepsSelfLoops(TestDropEdge):
         return None if place.connection.is_loop else super().draw_of(place)
 
 
-class TestDropEdgeBeforeNormalisation(TestDropEdgeThatKeepsSelfLoops):
-    before_normalisation = True
-    # a matrix that is normalised after its masking is not linear in the mask
+class TestDropEdgeBeforeNormalization(TestDropEdgeThatKeepsSelfLoops):
+    before_normalization = True
+    # a matrix that is normalized after its masking is not linear in the mask
     test_the_mean_of_samples_approaches_the_expectation = None
 
     def sampler(self, rate: Rate) -> Sampler:
-        return DropEdge(rate, before_normalisation=True)
+        return DropEdge(rate, before_normalization=True)
 
 
 class TestGraphDropConnectWithOneBlock(TestDropEdgeInOneDirection):
@@ -121,13 +121,13 @@ class TestGraphDropConnectInBothDirections(SamplerContract):
         return frozenset((destination, source)), rank, block_of(place.feature, 2)
 
 
-class TestGraphDropConnectBeforeNormalisation(TestGraphDropConnectPerFeature):
-    before_normalisation = True
-    # a matrix that is normalised after its masking is not linear in the mask
+class TestGraphDropConnectBeforeNormalization(TestGraphDropConnectPerFeature):
+    before_normalization = True
+    # a matrix that is normalized after its masking is not linear in the mask
     test_the_mean_of_samples_approaches_the_expectation = None
 
     def sampler(self, rate: Rate) -> Sampler:
-        return GraphDropConnect(rate, blocks=None, before_normalisation=True)
+        return GraphDropConnect(rate, blocks=None, before_normalization=True)
 
     def draw_of(self, place: Place) -> Hashable:
         return None if place.connection.is_loop else super().draw_of(place)

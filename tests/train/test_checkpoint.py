@@ -108,7 +108,7 @@ def test_a_loaded_network_is_the_saved_one_bit_for_bit(tmp_path, tiny, settings_
 
 def test_saving_takes_a_network_that_can_be_built_again(tmp_path):
     with pytest.raises(TypeError, match="model is a GCN: save takes a network built by the name"):
-        save(GCN(3, 2, 2), tmp_path / "model.safetensors")
+        save(GCN(3, 2, 2, 2), tmp_path / "model.safetensors")
 
 
 def test_loading_says_what_is_wrong_with_the_file(tmp_path, tiny, settings_of):
@@ -121,19 +121,19 @@ def test_loading_says_what_is_wrong_with_the_file(tmp_path, tiny, settings_of):
         load(tmp_path / checkpoint.LAST)
 
 
-def test_the_state_of_an_optimiser_survives_the_file(tmp_path):
+def test_the_state_of_an_optimizer_survives_the_file(tmp_path):
     weight = torch.nn.Parameter(torch.ones(3))
     one = torch.optim.Adam([weight], 0.1)
     for step in range(3):
         weight.grad = torch.full((3,), float(step))
         one.step()
-    state = checkpoint.joined({"optimiser": checkpoint.optimiser_state(one)})
+    state = checkpoint.joined({"optimizer": checkpoint.optimizer_state(one)})
     checkpoint.keep(tmp_path, state, {})
     tensors, _ = checkpoint.newest(tmp_path, print)
     other_weight = torch.nn.Parameter(weight.detach().clone())
     other = torch.optim.Adam([other_weight], 0.1)
-    checkpoint.restore_optimiser(other, checkpoint.parted(tensors)["optimiser"])
-    for optimiser, parameter in ((one, weight), (other, other_weight)):
+    checkpoint.restore_optimizer(other, checkpoint.parted(tensors)["optimizer"])
+    for optimizer, parameter in ((one, weight), (other, other_weight)):
         parameter.grad = torch.ones(3)
-        optimiser.step()
+        optimizer.step()
     assert torch.equal(weight, other_weight)

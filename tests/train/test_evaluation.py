@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphdrop import metrics
+from graphdrop.inference import Predictive, predict
 from graphdrop.nn.methods import Blueprint
-from graphdrop.predict import Predictive, predict
 from graphdrop.train import evaluation
 
 

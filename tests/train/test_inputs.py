@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphdrop.config import DataSettings
-from graphdrop.train.inputs import check_name, load_for, prepared, row_normalised
+from graphdrop.train.inputs import check_name, load_for, prepared, row_normalized
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -12,11 +12,11 @@ EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
 def test_rows_are_divided_by_their_sum():
-    assert torch.equal(row_normalised(X), EXPECTED)
-    sparse = row_normalised(X.to_sparse_csr())
+    assert torch.equal(row_normalized(X), EXPECTED)
+    sparse = row_normalized(X.to_sparse_csr())
     assert sparse.layout is torch.sparse_csr
     assert torch.equal(sparse.to_dense(), EXPECTED)
-    assert torch.equal(row_normalised(X.to_sparse_coo()).to_dense(), EXPECTED)
+    assert torch.equal(row_normalized(X.to_sparse_coo()).to_dense(), EXPECTED)
 
 
 def test_the_dataset_itself_is_not_changed(tiny):

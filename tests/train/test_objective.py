@@ -17,7 +17,7 @@ NLL = torch.tensor(1.25)
 
 def network(sampler=None, **options) -> GCN:
     torch.manual_seed(0)
-    return GCN(5, 4, 3, 2, sampler, init="paper", seed=7, **options)
+    return GCN(5, 4, 2, 3, sampler, init="paper", seed=7, **options)
 
 
 def beta_bernoulli(**options) -> GCN:
@@ -137,7 +137,7 @@ def test_the_entropy_of_a_learned_rate_counts_negatively():
 
 
 def test_the_rate_is_the_samplers_and_not_that_of_the_dropout_beside_it():
-    model = network(DropEdge(FixedRate(0.25)), dropout=0.1)
+    model = network(DropEdge(FixedRate(keep=0.25)), dropout=0.1)
     logits = sampled_logits(layers_of(model), tape_of(model))
     torch.testing.assert_close(torch.stack(logits).sigmoid(), torch.tensor([0.25, 0.25]))
 

@@ -11,8 +11,8 @@ import torch
 from graphdrop import metrics
 from graphdrop.config import Method, differences, read, settle
 from graphdrop.data import Dataset, load_dataset
+from graphdrop.inference import predict
 from graphdrop.nn import GCN
-from graphdrop.predict import predict
 from graphdrop.train import DivergedError, Trainer, archive, checkpoint, load
 from graphdrop.train.progress import Silent
 

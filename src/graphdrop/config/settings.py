@@ -54,10 +54,10 @@ class ModelSettings(Section):
     hidden: Count = 128
     """Width of the hidden layers."""
     norm: Literal["row", "sym", "paper"] = "row"
-    """Normalisation: D^-1 (A+I), D^-1/2 (A+I) D^-1/2, or I + D^-1/2 A D^-1/2."""
+    """Normalization: D^-1 (A+I), D^-1/2 (A+I) D^-1/2, or I + D^-1/2 A D^-1/2."""
     mask: Literal["before", "after"] = "after"
-    """Whether edges are masked before the normalisation, which then counts what is left, or after.
-    DropOut and node sampling do not normalise anew."""
+    """Whether edges are masked before the normalization, which then counts what is left, or after.
+    DropOut and node sampling do not normalize anew."""
     symmetric: bool = False
     """Whether both directions of an edge share one draw."""
     self_loops: bool = True

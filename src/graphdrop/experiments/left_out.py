@@ -14,8 +14,8 @@ from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.data.ood import leave_class_out
 from graphdrop.experiments.measures import scores
+from graphdrop.inference import Predictive
 from graphdrop.metrics import ood_aupr, ood_auroc
-from graphdrop.predict import Predictive
 from graphdrop.train import Trainer, evaluation
 
 MEMBER_STRIDE = 10_000

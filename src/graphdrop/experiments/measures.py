@@ -13,8 +13,8 @@ from torch import Tensor
 
 from graphdrop import metrics
 from graphdrop.config import Config
+from graphdrop.inference import Predictive
 from graphdrop.metrics import ThresholdAxis
-from graphdrop.predict import Predictive
 from graphdrop.train import Trainer, evaluation
 
 DIGITS = 5

@@ -30,8 +30,8 @@ from graphdrop.experiments.measures import (
     thinned,
 )
 from graphdrop.experiments.store import Record
+from graphdrop.inference.predictive import PREDICTION_STEP
 from graphdrop.metrics import TotalVariation
-from graphdrop.predict.predictive import PREDICTION_STEP
 from graphdrop.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.inputs import load_for

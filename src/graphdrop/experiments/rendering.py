@@ -241,7 +241,7 @@ def depth(found: Found) -> Rendering:
 
 
 def smoothing(found: Found) -> Rendering:
-    """Normalised total variation of each hidden layer during training, a panel per method."""
+    """Normalized total variation of each hidden layer during training, a panel per method."""
     panels = []
     for runs in found.cells:
         courses = [record["total_variation"] for record in runs.records]

@@ -1,6 +1,6 @@
-"""Graphs as kernels read them: `Graph`, by destination and by source, and its `Normalisation`."""
+"""Graphs as kernels read them: `Graph`, by destination and by source, and its `Normalization`."""
 
 from graphdrop.graph.graph import Graph
-from graphdrop.graph.normalisation import Normalisation
+from graphdrop.graph.normalization import Normalization
 
-__all__ = ["Graph", "Normalisation"]
+__all__ = ["Graph", "Normalization"]

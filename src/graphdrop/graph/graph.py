@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph import convert, csr
-from graphdrop.graph.normalisation import Normalisation, normalised_weights
+from graphdrop.graph.normalization import Normalization, normalized_weights
 from graphdrop.graph.validate import check_edge_index, check_edge_weight, check_rows
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """Edges in CSR order over destinations, their transpose, and their normalised weights.
+    """Edges in CSR order over destinations, their transpose, and their normalized weights.
 
     The number of an edge is its position in CSR order, sorted by (destination, source); parallel
     edges keep the order they were given in. Indices are int32 where they fit, else int64.
@@ -42,8 +42,8 @@ class Graph:
     weight: Tensor
     """The weights as given, 1 where there were none, self-loops included, `[E]` float32."""
     value: Tensor
-    """The normalised weights, `[E]` float32."""
-    normalisation: Normalisation
+    """The normalized weights, `[E]` float32."""
+    normalization: Normalization
     t_indptr: Tensor
     """Where each source's edges begin in transposed order, `[num_src + 1]`."""
     t_indices: Tensor
@@ -70,16 +70,16 @@ class Graph:
         num_nodes: int | None = None,
         edge_weight: Tensor | None = None,
         *,
-        normalisation: Normalisation | str = Normalisation.SYM,
+        normalization: Normalization | str = Normalization.SYM,
         self_loops: bool = True,
     ) -> Graph:
         """Build from PyG's `edge_index [2, E]`: sources in row 0, destinations in row 1.
 
         With `self_loops` every node that has no loop gets one of weight 1, unless the
-        normalisation is `none`: PyG's `add_remaining_self_loops`, except that parallel self-loops
+        normalization is `none`: PyG's `add_remaining_self_loops`, except that parallel self-loops
         all stay.
         """
-        kind = Normalisation.of(normalisation)
+        kind = Normalization.of(normalization)
         num_nodes = check_edge_index(edge_index, num_nodes)
         limit = edge_index.shape[1] + num_nodes
         dtype = np.dtype(np.int32 if limit <= INT32_MAX else np.int64)
@@ -87,7 +87,7 @@ class Graph:
         weight = None
         if edge_weight is not None:
             weight = check_edge_weight(edge_weight, edge_index.shape[1]).cpu().numpy()
-        if self_loops and kind is not Normalisation.NONE:
+        if self_loops and kind is not Normalization.NONE:
             alone = np.ones(num_nodes, dtype=bool)
             alone[source[source == destination]] = False
             loops = np.flatnonzero(alone).astype(dtype)
@@ -99,14 +99,14 @@ class Graph:
         del source, destination
         indptr, indices, order = (torch.from_numpy(array) for array in sorted_edges)
         given = torch.ones(len(indices)) if weight is None else torch.from_numpy(weight)[order]
-        value = normalised_weights(kind, indptr, indices, given)
+        value = normalized_weights(kind, indptr, indices, given)
         t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, num_nodes)
         graph = cls(
             indptr=indptr,
             indices=indices,
             weight=given,
             value=value,
-            normalisation=kind,
+            normalization=kind,
             t_indptr=t_indptr,
             t_indices=t_indices,
             t_edge=t_edge,
@@ -120,19 +120,19 @@ class Graph:
         cls,
         data: Data,
         *,
-        normalisation: Normalisation | str = Normalisation.SYM,
+        normalization: Normalization | str = Normalization.SYM,
         self_loops: bool = True,
     ) -> Graph:
         """Build from the `edge_index` and, where it has one, the `edge_weight` of a PyG `Data`."""
         edges = convert.edges_of_data(data)
-        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+        return cls.from_edge_index(*edges, normalization=normalization, self_loops=self_loops)
 
     @classmethod
     def from_scipy(
         cls,
         matrix: scipy.sparse.sparray | scipy.sparse.spmatrix,
         *,
-        normalisation: Normalisation | str = Normalisation.SYM,
+        normalization: Normalization | str = Normalization.SYM,
         self_loops: bool = True,
     ) -> Graph:
         """Build from a square sparse matrix whose entry `A[v, u]` is the edge from u to v.
@@ -141,7 +141,7 @@ class Graph:
         stored entry is an edge, a stored zero too; entries of one place are parallel edges.
         """
         edges = convert.edges_of_scipy(matrix)
-        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+        return cls.from_edge_index(*edges, normalization=normalization, self_loops=self_loops)
 
     @classmethod
     def from_networkx(
@@ -149,7 +149,7 @@ class Graph:
         graph: networkx.Graph[Any],
         *,
         weight: str = "weight",
-        normalisation: Normalisation | str = Normalisation.SYM,
+        normalization: Normalization | str = Normalization.SYM,
         self_loops: bool = True,
     ) -> Graph:
         """Build from a networkx graph; nodes are numbered in the order in which it lists them.
@@ -158,7 +158,7 @@ class Graph:
         weights; an edge without it weighs 1.
         """
         edges = convert.edges_of_networkx(graph, weight)
-        return cls.from_edge_index(*edges, normalisation=normalisation, self_loops=self_loops)
+        return cls.from_edge_index(*edges, normalization=normalization, self_loops=self_loops)
 
     @property
     def num_dst(self) -> int:
@@ -237,7 +237,7 @@ class Graph:
         one = torch.ones(self.num_src, device=index.device)
         ids = None if self.src_ids is None else self.src_ids.to(index)
         return Graph(
-            index, index[:-1], one, one, Normalisation.NONE, index, index[:-1], index[:-1], one,
+            index, index[:-1], one, one, Normalization.NONE, index, index[:-1], index[:-1], one,
             dst_ids=ids, src_ids=ids,
         )  # fmt: skip
 
@@ -245,7 +245,7 @@ class Graph:
         """The part that computes `rows`, given as row numbers or as a bool mask `[num_dst]`.
 
         Its destinations are `rows` in that order, its sources are their distinct sources, sorted;
-        `dst_ids` and `src_ids` have the ids of both. Weights stay normalised over the whole graph.
+        `dst_ids` and `src_ids` have the ids of both. Weights stay normalized over the whole graph.
         """
         rows = check_rows(rows, self.num_dst).to(self.indptr.device)
         degree = self.degree[rows]
@@ -269,7 +269,7 @@ class Graph:
             indices=indices,
             weight=self.weight.index_select(0, edge),
             value=value,
-            normalisation=self.normalisation,
+            normalization=self.normalization,
             t_indptr=t_indptr,
             t_indices=t_indices,
             t_edge=t_edge,
@@ -298,18 +298,18 @@ class Graph:
             parts.append(self.rows(columns))
         return parts[::-1]
 
-    def normalised(self, normalisation: Normalisation | str) -> Graph:
-        """The same edges under another normalisation; self-loops are neither added nor removed."""
-        kind = Normalisation.of(normalisation)
-        if kind is self.normalisation:
+    def normalized(self, normalization: Normalization | str) -> Graph:
+        """The same edges under another normalization; self-loops are neither added nor removed."""
+        kind = Normalization.of(normalization)
+        if kind is self.normalization:
             return self
         if self.parent is None:
-            value = normalised_weights(kind, self.indptr, self.indices, self.weight)
-            return self._with(value=value, t_value=value[self.t_edge], normalisation=kind)
-        parent = self.parent.normalised(kind)
+            value = normalized_weights(kind, self.indptr, self.indices, self.weight)
+            return self._with(value=value, t_value=value[self.t_edge], normalization=kind)
+        parent = self.parent.normalized(kind)
         value = parent.value[self.parent_edge]
         return self._with(
-            value=value, t_value=value[self.t_edge], normalisation=kind, parent=parent
+            value=value, t_value=value[self.t_edge], normalization=kind, parent=parent
         )
 
     def double(self) -> Graph:
@@ -340,4 +340,4 @@ class Graph:
 
     def __repr__(self) -> str:
         size = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
-        return f"Graph({size}, normalisation={self.normalisation.value!r})"
+        return f"Graph({size}, normalization={self.normalization.value!r})"

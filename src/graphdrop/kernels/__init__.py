@@ -2,7 +2,7 @@
 
 from graphdrop.kernels.aggregate import Backend, aggregate
 from graphdrop.kernels.buffers import in_huge_pages, release_memory
-from graphdrop.kernels.reference import materialise
+from graphdrop.kernels.reference import materialize
 from graphdrop.kernels.samples import aggregate_samples
 
 __all__ = [
@@ -10,6 +10,6 @@ __all__ = [
     "aggregate",
     "aggregate_samples",
     "in_huge_pages",
-    "materialise",
+    "materialize",
     "release_memory",
 ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import cpu, reference
 
 
@@ -37,7 +37,7 @@ def aggregate(
     .. math:: y_v = \sum_{u \to v} \hat A_{vu} \, z_{vu} \odot x_u
 
     Args:
-        graph: the edges and their normalised weights, ``num_dst`` rows by ``num_src`` columns.
+        graph: the edges and their normalized weights, ``num_dst`` rows by ``num_src`` columns.
         x: features of the sources, ``[num_src, features]``.
         mask: which connections to keep; ``None`` keeps all.
         backend: ``auto``, ``fused`` or ``reference``.
@@ -49,7 +49,7 @@ def aggregate(
     if mask is None:
         mask = _keep_all(x.device)
     _check(graph, x, mask)
-    if mask.before_normalisation and mask.kind is not Kind.NONE:
+    if mask.before_normalization and mask.kind is not Kind.NONE:
         return _masked_before(graph, x, mask, backend)
     return _sum(graph, x, mask, backend)
 
@@ -108,14 +108,14 @@ def _check(graph: Graph, x: Tensor, mask: Mask) -> None:
 
 
 def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
-    """Normalise what the mask leaves: ``N(A * Z)`` in place of ``N(A) * Z``.
+    """Normalize what the mask leaves: ``N(A * Z)`` in place of ``N(A) * Z``.
 
     The identity is added after masking, so self-loops are always kept. The degrees are the row
     sums of the masked matrix, one for every node and block, and carry their gradient.
     """
-    mask = replace(mask, self_loops=False, before_normalisation=False)
-    kind = graph.normalisation
-    if kind is Normalisation.NONE:
+    mask = replace(mask, self_loops=False, before_normalization=False)
+    kind = graph.normalization
+    if kind is Normalization.NONE:
         return _sum(graph, x, mask, backend)
     blocks = mask.draws_per_edge(x.shape[1])
 
@@ -123,22 +123,22 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
         ones = x.new_ones(part.num_src, blocks)
         return _sum(part, ones, replace(mask, blocks=blocks), backend)
 
-    if kind is Normalisation.ROW:
+    if kind is Normalization.ROW:
         raw = _variant(graph, "all")
         return _times(_sum(raw, x, mask, backend), _power(degree(raw), -1.0))
     # the paper's identity stands outside the degrees, the symmetric one inside
-    name = "between" if kind is Normalisation.PAPER else "all"
+    name = "between" if kind is Normalization.PAPER else "all"
     part, sources = _variant(graph, name), _source_rows(graph, name)
     if part is not sources and mask.keep_logit.dim() == 1:
         raise ValueError(
-            "masks before a symmetric normalisation need the rates of edges outside a receptive "
+            "masks before a symmetric normalization need the rates of edges outside a receptive "
             "field: with one keep_logit per edge, aggregate over the whole graph"
         )
     total = degree(part)
     source_total = total if part is sources else degree(sources)
     scaled = _times(x, _power(source_total, -0.5))
     out = _times(_sum(part, scaled, mask, backend), _power(total, -0.5))
-    if kind is Normalisation.PAPER:
+    if kind is Normalization.PAPER:
         out = out + _sum(_variant(graph, "loops"), x, _keep_all(x.device), backend)
     return out
 

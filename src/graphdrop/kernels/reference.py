@@ -1,6 +1,6 @@
 """The reference backend: plain torch, differentiable, on any device and in any float type.
 
-It materialises masks, one run of edges at a time, and forgets them: the backward pass computes a
+It materializes masks, one run of edges at a time, and forgets them: the backward pass computes a
 run again. It is the truth in tests, and the path for devices without a fused kernel.
 """
 
@@ -34,7 +34,7 @@ def draw_values(graph: Graph, mask: Mask, features: int, edges: Tensor) -> Tenso
     return 0xFFFF - values if mask.antithetic else values
 
 
-def materialise(
+def materialize(
     graph: Graph,
     mask: Mask,
     features: int,
@@ -72,7 +72,7 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_
     run = max(1, message_bytes // max(width, 1))
 
     def messages(x: Tensor, keep_logit: Tensor, edges: Tensor) -> Tensor:
-        kept = materialise(graph, replace(mask, keep_logit=keep_logit), features, edges, x.dtype)
+        kept = materialize(graph, replace(mask, keep_logit=keep_logit), features, edges, x.dtype)
         return graph.value[edges][:, None].to(x.dtype) * kept * x[graph.indices[edges]]
 
     # only a concrete mask passes a gradient on; no edges are one empty run, so that x has one

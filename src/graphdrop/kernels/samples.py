@@ -66,7 +66,7 @@ def _together(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> 
     return len(shapes) == len(forms) == 1 and all(
         mask.kind in (Kind.HARD, Kind.CONCRETE)
         and mask.keep_logit.dim() == 0
-        and not mask.before_normalisation
+        and not mask.before_normalization
         and is_fused(graph, x, mask)
         and cpu.is_plain(x)
         for x, mask in zip(inputs, masks, strict=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import loops, passes, tally
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
@@ -68,7 +68,7 @@ def draw_sums(
     _check(graph, mask)
     count = mask.draws_per_edge(features)
     threshold = draws.drop_threshold(mask.keep_logit).to(graph.indices.device)
-    if mask.before_normalisation:
+    if mask.before_normalization:
         graph, mask = _read_for_degrees(graph, mask)
     read = _read(graph, mask)
     backend = Backend(backend)
@@ -110,13 +110,13 @@ _fields: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()
 
 
 def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
-    """What a mask before normalisation reads: never loops, and the whole rows of its degrees."""
-    mask = replace(mask, self_loops=False, before_normalisation=False)
-    if graph.parent is None or graph.normalisation in (Normalisation.NONE, Normalisation.ROW):
+    """What a mask before normalization reads: never loops, and the whole rows of its degrees."""
+    mask = replace(mask, self_loops=False, before_normalization=False)
+    if graph.parent is None or graph.normalization in (Normalization.NONE, Normalization.ROW):
         return graph, mask
     if mask.keep_logit.dim() == 1:
         raise ValueError(
-            "masks before a symmetric normalisation read draws outside a receptive field: with "
+            "masks before a symmetric normalization read draws outside a receptive field: with "
             "one keep_logit per edge, use the whole graph"
         )
     if graph not in _fields:

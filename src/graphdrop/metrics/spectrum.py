@@ -14,7 +14,7 @@ _TOLERANCE = 1e-6
 
 
 def adjacency(edge_index: Tensor, num_nodes: int) -> sparse.csr_array:
-    """The matrix `A[v, u]` = number of edges from u to v, unnormalised.
+    """The matrix `A[v, u]` = number of edges from u to v, unnormalized.
 
     Args:
         edge_index: sources and destinations `(2, edges)`, integers, in PyG's convention. Self-loops

@@ -1,7 +1,7 @@
 """Layers and models that take any sampler."""
 
-from graphdrop.nn.conv import GCNLayer, Init, Order
+from graphdrop.nn.conv import Init, Order, SampledGCNConv
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.models import GCN
 
-__all__ = ["GCN", "GCNLayer", "Init", "Order", "SparseFeatures"]
+__all__ = ["GCN", "Init", "Order", "SampledGCNConv", "SparseFeatures"]

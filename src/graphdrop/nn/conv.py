@@ -1,4 +1,4 @@
-"""``GCNLayer``: a graph convolution whose connections are drawn by a sampler."""
+"""``SampledGCNConv``: a graph convolution whose connections are drawn by a sampler."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LayerMasks(NamedTuple):
     sampler: Mask | None
 
 
-class GCNLayer(nn.Module):
+class SampledGCNConv(nn.Module):
     r"""A graph convolution with random connections.
 
     .. math::
@@ -68,8 +68,8 @@ class GCNLayer(nn.Module):
     where :math:`b` runs over the sampler's blocks of input features.
 
     Args:
-        in_features: features of a source.
-        out_features: features of a destination.
+        in_channels: features of a source.
+        out_channels: features of a destination.
         sampler: draws the connections; ``None`` keeps all.
         dropout: a DropOut on the layer's input, beside the sampler.
         bias: add a bias, once, after the sum over blocks.
@@ -78,8 +78,8 @@ class GCNLayer(nn.Module):
 
     def __init__(
         self,
-        in_features: int,
-        out_features: int,
+        in_channels: int,
+        out_channels: int,
         sampler: Sampler | None = None,
         *,
         dropout: DropOut | None = None,
@@ -87,25 +87,25 @@ class GCNLayer(nn.Module):
         init: Init | str = Init.GLOROT,
     ) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.sampler, self.dropout = sampler, dropout
         self.init = Init(init)
         self.order = Order.AUTO
         self._product: tuple[Tensor | SparseFeatures, Tensor] | None = None  # and of which input
         self._keeps_product = False
-        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
         blocks = 1
         if self.init is Init.PAPER and sampler is not None and sampler.sharing is Sharing.EDGE:
             blocks = sampler.blocks or 1
-        self.bias = nn.Parameter(torch.empty(blocks, out_features)) if bias else None
+        self.bias = nn.Parameter(torch.empty(blocks, out_channels)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw fresh weights and biases; rates are reset by their sampler."""
         if self.init is Init.PAPER:
-            nn.init.normal_(self.weight, std=self.out_features**-0.5)
+            nn.init.normal_(self.weight, std=self.out_channels**-0.5)
             if self.bias is not None:
-                bound = self.out_features**-0.5
+                bound = self.out_channels**-0.5
                 nn.init.uniform_(self.bias, -bound, bound)
             return
         nn.init.xavier_uniform_(self.weight)
@@ -207,7 +207,7 @@ class GCNLayer(nn.Module):
             or torch.is_grad_enabled()
         ):
             return None
-        blocks = own[0].draws_per_edge(self.in_features)
+        blocks = own[0].draws_per_edge(self.in_channels)
         if self._keeps_product and blocks == 1:
             return [replace(mask, blocks=1) for mask in own]
         sparse = isinstance(inputs[0], SparseFeatures)
@@ -221,16 +221,16 @@ class GCNLayer(nn.Module):
         relu: bool,
     ) -> list[Tensor]:
         bias = None if self.bias is None else self.bias.sum(0)
-        if self._keeps_product and masks[0].draws_per_edge(self.in_features) == 1:
+        if self._keeps_product and masks[0].draws_per_edge(self.in_channels) == 1:
             products = [self._whole_product(x) for x in inputs]
             if relu:
-                bias = self.weight.new_zeros(self.out_features) if bias is None else bias
+                bias = self.weight.new_zeros(self.out_channels) if bias is None else bias
                 return aggregate_samples(graph, products, masks, rectified_with=bias)
             sums = aggregate_samples(graph, products, masks)
             return sums if bias is None else [out.add_(bias) for out in sums]
         sums = aggregate_samples(graph, cast("Sequence[Tensor]", inputs), masks)
         weight, bias = _padded(self.weight, bias)
-        outs = [_dense_product(x, weight, bias)[:, : self.out_features] for x in sums]
+        outs = [_dense_product(x, weight, bias)[:, : self.out_channels] for x in sums]
         return [torch.relu_(out) for out in outs] if relu else outs
 
     @property
@@ -242,15 +242,15 @@ class GCNLayer(nn.Module):
         """Whether the input may be sparse: every block of features takes a product of its own."""
         if self.sampler is None or self.sampler.sharing is Sharing.SOURCE:
             return True
-        return not self._pairs and (self.sampler.blocks or self.in_features) <= MAX_SPARSE_BLOCKS
+        return not self._pairs and (self.sampler.blocks or self.in_channels) <= MAX_SPARSE_BLOCKS
 
     def _drawn_features(self) -> int:
-        return self.in_features * (self.out_features if self._pairs else 1)
+        return self.in_channels * (self.out_channels if self._pairs else 1)
 
     def _propagate(
         self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask | None, bias: Tensor | None
     ) -> Tensor:
-        blocks = 1 if mask is None else mask.draws_per_edge(self.in_features)
+        blocks = 1 if mask is None else mask.draws_per_edge(self.in_channels)
         shares = self._keeps_product and blocks == 1
         if self._pairs and mask is not None:
             out = self._propagate_pairs(x, graph, mask)
@@ -263,10 +263,10 @@ class GCNLayer(nn.Module):
     def _transforms_first(self, graph: Graph, blocks: int) -> bool:
         if self.order is not Order.AUTO:
             return self.order is Order.TRANSFORM_FIRST
-        product = MULTIPLY_COST * self.in_features * self.out_features
+        product = MULTIPLY_COST * self.in_channels * self.out_channels
         least = blocks * LEAST_WIDTH if blocks > 1 else 0
-        aggregated = graph.num_edges * max(self.in_features, least)
-        transformed = graph.num_edges * max(blocks * self.out_features, least)
+        aggregated = graph.num_edges * max(self.in_channels, least)
+        transformed = graph.num_edges * max(blocks * self.out_channels, least)
         return transformed + product * graph.num_src < aggregated + product * graph.num_dst
 
     def _transform_first(
@@ -280,7 +280,7 @@ class GCNLayer(nn.Module):
                 f"{blocks} blocks over sparse input take a product each (at most "
                 f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
             )
-        sizes = torch.bincount(block_of_feature(self.in_features, blocks)).tolist()
+        sizes = torch.bincount(block_of_feature(self.in_channels, blocks)).tolist()
         products, first = [], 0
         for size in sizes:
             part = (
@@ -292,7 +292,7 @@ class GCNLayer(nn.Module):
             first += size
         # the products of a block lie side by side: each keeps its block's draw
         out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
-        return out.view(graph.num_dst, blocks, self.out_features).sum(1)
+        return out.view(graph.num_dst, blocks, self.out_channels).sum(1)
 
     def _whole_product(self, x: Tensor | SparseFeatures) -> Tensor:
         drops = self.dropout is not None or isinstance(self.sampler, DropOut)
@@ -303,19 +303,19 @@ class GCNLayer(nn.Module):
         return self._product[1]
 
     def _propagate_pairs(self, x: Tensor | SparseFeatures, graph: Graph, mask: Mask) -> Tensor:
-        width = self.in_features * self.out_features
+        width = self.in_channels * self.out_channels
         if isinstance(x, SparseFeatures) or 4 * graph.num_src * width > PAIR_BYTES:
             raise ValueError(
-                f"pairs=True draws for {self.in_features} x {self.out_features} pairs of features "
+                f"pairs=True draws for {self.in_channels} x {self.out_channels} pairs of features "
                 "at every edge: it is for small dense layers; use GraphDropConnect(blocks=None)"
             )
         products = (x[:, :, None] * self.weight).flatten(1)
         out = aggregate(graph, products, mask)
-        return out.view(graph.num_dst, self.in_features, self.out_features).sum(1)
+        return out.view(graph.num_dst, self.in_channels, self.out_channels).sum(1)
 
     def extra_repr(self) -> str:
         """The sizes."""
-        return f"{self.in_features}, {self.out_features}"
+        return f"{self.in_channels}, {self.out_channels}"
 
 
 def _product(x: Tensor | SparseFeatures, weight: Tensor, bias: Tensor | None = None) -> Tensor:

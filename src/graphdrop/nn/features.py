@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask
-from graphdrop.graph import Graph, Normalisation, csr
+from graphdrop.graph import Graph, Normalization, csr
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
 
@@ -124,7 +124,7 @@ def _matrix(indptr: Tensor, indices: Tensor, value: Tensor, columns: int) -> Gra
         indices,
         value,
         value,
-        Normalisation.NONE,
+        Normalization.NONE,
         t_indptr,
         t_indices,
         t_edge,

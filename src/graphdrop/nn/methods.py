@@ -15,12 +15,12 @@ import torch
 from graphdrop.config import Method, ModelSettings
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.nn.models import GCN
-from graphdrop.rates import AmortisedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.samplers import EDGE_FEATURES, DropEdge, DropNode, GraphDropConnect, Sampler
 
 
 def _fixed(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
-    return FixedRate(1.0 - settings.drop)
+    return FixedRate(keep=1.0 - settings.drop)
 
 
 def _learned(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
@@ -36,7 +36,7 @@ def _beta_bernoulli_per_edge(settings: ModelSettings, edges: int) -> Rate:
 
 
 def _amortised(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
-    return AmortisedRate(EDGE_FEATURES, settings.prior_alpha, settings.prior_beta)
+    return AmortizedRate(EDGE_FEATURES, settings.prior_alpha, settings.prior_beta)
 
 
 def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
@@ -44,7 +44,7 @@ def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
         rate,
         symmetric=settings.symmetric,
         self_loops=settings.self_loops,
-        before_normalisation=settings.mask == "before",
+        before_normalization=settings.mask == "before",
     )
 
 
@@ -60,7 +60,7 @@ def _connections(rate: Rate, settings: ModelSettings) -> Sampler:
         pairs=settings.blocks == "pair",
         symmetric=settings.symmetric,
         self_loops=settings.self_loops,
-        before_normalisation=settings.mask == "before",
+        before_normalization=settings.mask == "before",
     )
 
 
@@ -116,8 +116,8 @@ class Blueprint:
     """All that it takes to build a network again: its settings and the sizes of its data."""
 
     settings: ModelSettings
-    in_features: int
-    out_features: int
+    in_channels: int
+    out_channels: int
     edges: int
     """Edges of the training graph, self-loops included; only a rate per edge depends on it."""
 
@@ -133,13 +133,13 @@ class Blueprint:
             torch.manual_seed(seed)
             rate = parts.rate(settings, self.edges)
             network = NamedGCN(
-                self.in_features,
+                self.in_channels,
                 settings.hidden,
-                self.out_features,
                 settings.layers,
+                self.out_channels,
                 parts.sampler(rate, settings) if parts.sampler else None,
                 dropout=settings.dropout,
-                norm=settings.norm,
+                normalization=settings.norm,
                 residual=settings.residual,
                 init=settings.init,
                 bias=settings.bias,
@@ -158,7 +158,8 @@ class Blueprint:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The blueprint that `as_json` wrote."""
         settings = ModelSettings.model_validate(values["settings"])
-        return cls(**{**values, "settings": settings})
+        renamed = {"in_features": "in_channels", "out_features": "out_channels"}  # before 0.2
+        return cls(**{renamed.get(n, n): v for n, v in values.items()} | {"settings": settings})
 
 
 class NamedGCN(GCN):

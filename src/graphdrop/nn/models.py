@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.draws import TEMPERATURE
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.nn.cache import TensorCache
-from graphdrop.nn.conv import GCNLayer, Init
+from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.rates import FixedRate
 from graphdrop.samplers import Draw, DropOut, Sampler, describe_edges
@@ -31,13 +31,13 @@ class GCN(nn.Module):
     their expectation, unless a ``Draw`` asks for a sample.
 
     Args:
-        in_features: features of a node.
-        hidden: width of the hidden layers.
-        out_features: number of classes, or of targets.
-        layers: number of graph convolutions, at least 1.
+        in_channels: features of a node.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of graph convolutions, at least 1.
+        out_channels: number of classes, or of targets.
         sampler: draws the connections; every layer gets a copy. ``None`` keeps all.
         dropout: drop rate of an additional DropOut on the input of every layer.
-        norm: ``row``, ``sym`` or ``paper`` normalisation (``Normalisation``).
+        normalization: ``row``, ``sym`` or ``paper`` normalization (``Normalization``).
         residual: add the input of each hidden layer to its output; with ``"initial"`` each is
             the mean of its output and the first layer's, so that nodes stay apart in deep ones.
         init: how weights and biases start (``Init``).
@@ -49,44 +49,44 @@ class GCN(nn.Module):
 
     def __init__(
         self,
-        in_features: int,
-        hidden: int,
-        out_features: int,
-        layers: int = 2,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
         sampler: Sampler | None = None,
         *,
         dropout: float = 0.0,
-        norm: Normalisation | str = Normalisation.SYM,
+        normalization: Normalization | str = Normalization.SYM,
         residual: bool | Literal["initial"] = False,
         init: Init | str = Init.GLOROT,
         bias: bool = True,
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers must be at least 1; got {layers}")
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1; got {num_layers}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be a drop rate in [0, 1); got {dropout}")
         if not isinstance(sampler, Sampler | None):
             raise TypeError(
-                "sampler must be a Sampler such as DropEdge(FixedRate(0.8)), or None; "
+                "sampler must be a Sampler such as DropEdge(FixedRate(keep=0.8)), or None; "
                 f"got {type(sampler).__name__}"
             )
-        self.norm = Normalisation.of(norm)
+        self.normalization = Normalization.of(normalization)
         if residual not in (False, True, INITIAL):
             raise ValueError(f'residual must be False, True or "initial"; got {residual!r}')
         self.residual = residual
-        widths = [in_features, *[hidden] * (layers - 1), out_features]
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.layers = nn.ModuleList(
-            GCNLayer(
+            SampledGCNConv(
                 widths[layer],
                 widths[layer + 1],
                 _sampler_of(sampler, layer),
-                dropout=DropOut(FixedRate(1.0 - dropout)) if dropout else None,
+                dropout=DropOut(FixedRate(keep=1.0 - dropout)) if dropout else None,
                 init=init,
                 bias=bias,
             )
-            for layer in range(layers)
+            for layer in range(num_layers)
         )
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.temperature: float | None = TEMPERATURE if learned else None
@@ -107,7 +107,7 @@ class GCN(nn.Module):
         """What the learned rates of all layers add to the objective; 0 where none is learned."""
         total = torch.zeros((), device=self.stream.device)
         for layer in self.layers:
-            if isinstance(layer, GCNLayer) and layer.sampler is not None:
+            if isinstance(layer, SampledGCNConv) and layer.sampler is not None:
                 total = total + layer.sampler.rate.kl()
         return total
 
@@ -120,7 +120,7 @@ class GCN(nn.Module):
     def sharing_first_product(self) -> AbstractContextManager[None]:
         """Within it, calls on the same input make its product with the first weights once."""
         first = self.layers[0]
-        assert isinstance(first, GCNLayer)  # noqa: S101
+        assert isinstance(first, SampledGCNConv)  # noqa: S101
         return first.keeping_product()
 
     def forward(
@@ -210,12 +210,12 @@ class GCN(nn.Module):
         """How many passes go side by side; one, where the order of work decides the gradients."""
         if torch.is_grad_enabled():
             return 1
-        width = cast("GCNLayer", self.layers[0]).out_features
+        width = cast("SampledGCNConv", self.layers[0]).out_channels
         return max(1, TOGETHER_BYTES // max(1, 4 * part.num_dst * width))
 
     def _features(self, x: Tensor | SparseFeatures) -> Tensor | SparseFeatures:
         first = self.layers[0]
-        assert isinstance(first, GCNLayer)  # noqa: S101 - what the constructor put there
+        assert isinstance(first, SampledGCNConv)  # noqa: S101 - what the constructor put there
         _check_features(x, first)
         if isinstance(x, SparseFeatures):
             return x
@@ -240,16 +240,18 @@ class GCN(nn.Module):
                     "edge_weight is given beside a Graph, which has its own weights: build it "
                     "with Graph.from_edge_index(edge_index, edge_weight=...)"
                 )
-            if edge_index.normalisation is self.norm:
+            if edge_index.normalization is self.normalization:
                 return edge_index
 
         def build() -> Graph:
             if isinstance(edge_index, Graph):
-                return edge_index.normalised(self.norm)
-            return Graph.from_edge_index(edge_index, nodes, weight, normalisation=self.norm)
+                return edge_index.normalized(self.normalization)
+            return Graph.from_edge_index(
+                edge_index, nodes, weight, normalization=self.normalization
+            )
 
         graph: Graph = self._prepared.get(
-            build, edge_index, weight, extra=("graph", nodes, self.norm)
+            build, edge_index, weight, extra=("graph", nodes, self.normalization)
         )
         return graph
 
@@ -280,7 +282,7 @@ class GCN(nn.Module):
             if self.residual and not all(_reads_itself(part) for part in parts[:-1]):
                 raise ValueError(
                     "a residual reads every row itself, which rows= finds only in a graph with "
-                    "self-loops: build it with self_loops=True and normalise it, or leave rows out"
+                    "self-loops: build it with self_loops=True and normalize it, or leave rows out"
                 )
             nodes = parts[0].src_ids
             assert nodes is not None  # noqa: S101 - a part has ids
@@ -329,13 +331,13 @@ def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor
     return torch.searchsorted(among, ids)
 
 
-def _check_features(x: Tensor | SparseFeatures, first: GCNLayer) -> None:
+def _check_features(x: Tensor | SparseFeatures, first: SampledGCNConv) -> None:
     if not isinstance(x, Tensor | SparseFeatures):
         raise TypeError(
             f"x must be a tensor, dense or sparse, or SparseFeatures; got {type(x).__name__}"
         )
-    if len(x.shape) != 2 or x.shape[1] != first.in_features:
-        raise ValueError(f"x must have shape [nodes, {first.in_features}]; got {tuple(x.shape)}")
+    if len(x.shape) != 2 or x.shape[1] != first.in_channels:
+        raise ValueError(f"x must have shape [nodes, {first.in_channels}]; got {tuple(x.shape)}")
     if isinstance(x, SparseFeatures):
         return
     if x.dtype != first.weight.dtype:

@@ -1,9 +1,9 @@
 """Keep probabilities: fixed, learned as they are, learned with a beta prior, or per edge."""
 
-from graphdrop.rates.amortised import AmortisedRate
+from graphdrop.rates.amortized import AmortizedRate
 from graphdrop.rates.base import Rate
 from graphdrop.rates.beta_bernoulli import BetaBernoulliRate
 from graphdrop.rates.fixed import FixedRate
 from graphdrop.rates.learned import LearnedRate
 
-__all__ = ["AmortisedRate", "BetaBernoulliRate", "FixedRate", "LearnedRate", "Rate"]
+__all__ = ["AmortizedRate", "BetaBernoulliRate", "FixedRate", "LearnedRate", "Rate"]

@@ -17,9 +17,9 @@ from torch_geometric.data import Data
 
 from graphdrop import metrics
 from graphdrop.config import Config
+from graphdrop.inference import Predictive
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn import GCN
-from graphdrop.predict import Predictive
 from graphdrop.train import evaluation
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS

@@ -19,7 +19,7 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from numpy.typing import NDArray
 
 from graphdrop.draws import drop_threshold
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels.reference import draw_values
 from graphdrop.rates import FixedRate
 from graphdrop.report.look import COLOURS, GREY, INK, ONE_COLUMN, TWO_COLUMNS, print_look
@@ -47,7 +47,7 @@ class Method:
 
 def methods() -> dict[str, Method]:
     """The five pictures by name, in the paper's order."""
-    rate = FixedRate(KEEP)
+    rate = FixedRate(keep=KEEP)
     return {
         "gcn": Method("GCN layer", "drops nothing; bold: all that node 2 reads", None),
         "gdc": Method(
@@ -63,7 +63,7 @@ def toy_graph() -> Graph:
     """The paper's graph: edges 1-2, 1-3 and 1-4 both ways, and every self-loop."""
     ends = torch.tensor([[0, 0, 0], [1, 2, 3]])
     both_ways = torch.cat([ends, ends.flip(0)], 1)
-    return Graph.from_edge_index(both_ways, NODES, normalisation=Normalisation.ROW)
+    return Graph.from_edge_index(both_ways, NODES, normalization=Normalization.ROW)
 
 
 def kept_connections(sampler: Sampler | None, graph: Graph, draw: Draw) -> Kept:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, uniforms
 from graphdrop.graph import Graph
-from graphdrop.rates import AmortisedRate, Rate
+from graphdrop.rates import AmortizedRate, Rate
 from graphdrop.samplers.draw import Draw
 
 
@@ -32,7 +32,7 @@ class Sampler(nn.Module):
         rate: the keep probability, fixed or learned.
         symmetric: (u, v) and (v, u) share one draw.
         self_loops: mask self-loops like any edge; otherwise they are always kept.
-        before_normalisation: mask the adjacency matrix and normalise what is left.
+        before_normalization: mask the adjacency matrix and normalize what is left.
         rescale: divide by the keep probability, so that the expectation is the unmasked sum.
     """
 
@@ -45,18 +45,18 @@ class Sampler(nn.Module):
         blocks: int | None = 1,
         symmetric: bool = False,
         self_loops: bool = True,
-        before_normalisation: bool = False,
+        before_normalization: bool = False,
         rescale: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(rate, Rate):
             raise TypeError(
-                f"rate must be a Rate such as FixedRate(0.8); got {type(rate).__name__}"
+                f"rate must be a Rate such as FixedRate(keep=0.8); got {type(rate).__name__}"
             )
-        if rescale and (before_normalisation or not self_loops):
+        if rescale and (before_normalization or not self_loops):
             raise ValueError(
                 "rescale=True divides the whole sum by the keep probability, so it needs "
-                "self_loops=True and before_normalisation=False"
+                "self_loops=True and before_normalization=False"
             )
         if rate.entries and (rescale or self.sharing is Sharing.SOURCE):
             raise ValueError(
@@ -68,17 +68,17 @@ class Sampler(nn.Module):
         self.blocks = blocks
         self.symmetric = symmetric
         self.self_loops = self_loops
-        self.before_normalisation = before_normalisation
+        self.before_normalization = before_normalization
         self.rescale = rescale
 
     @property
     def reads_edges(self) -> bool:
         """Whether the rate is computed from edges, which ``observe`` must give it first."""
-        return isinstance(self.rate, AmortisedRate)
+        return isinstance(self.rate, AmortizedRate)
 
     def observe(self, edges: Tensor) -> None:
         """Draw for these edges from now on: ``describe_edges`` of a whole graph."""
-        if isinstance(self.rate, AmortisedRate):
+        if isinstance(self.rate, AmortizedRate):
             self.rate.observe(edges)
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
@@ -99,7 +99,7 @@ class Sampler(nn.Module):
             self.blocks,
             symmetric=self.symmetric,
             self_loops=self.self_loops,
-            before_normalisation=self.before_normalisation,
+            before_normalization=self.before_normalization,
             temperature=TEMPERATURE if draw is None else draw.temperature or TEMPERATURE,
             antithetic=draw is not None and draw.antithetic,
         )
@@ -124,7 +124,7 @@ class Sampler(nn.Module):
         """The options that are set."""
         blocks = "per feature" if self.blocks is None else self.blocks
         flags = [
-            name for name in ("symmetric", "before_normalisation", "rescale") if getattr(self, name)
+            name for name in ("symmetric", "before_normalization", "rescale") if getattr(self, name)
         ]
         if not self.self_loops:
             flags.append("self_loops=False")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask
-from graphdrop.graph import Graph, Normalisation
-from graphdrop.kernels import aggregate, materialise
+from graphdrop.graph import Graph, Normalization
+from graphdrop.kernels import aggregate, materialize
 from graphdrop.rates import Rate
 from graphdrop.samplers.base import Sampler
 from graphdrop.samplers.draw import Draw
@@ -111,7 +111,7 @@ def _kept_edges(graph: Graph, mask: Mask) -> Tensor:
 def _relaxed_or(graph: Graph, mask: Mask) -> Tensor:
     """``1 - prod (1 - z)`` over the edges of each row, with a gradient for the keep logit."""
     # in float64, and short of 1, where the logarithm and its gradient are finite
-    z = materialise(graph, mask, 1, dtype=torch.float64).clamp(max=1.0 - 2.0**-48)
+    z = materialize(graph, mask, 1, dtype=torch.float64).clamp(max=1.0 - 2.0**-48)
     none = z.new_zeros(graph.num_dst, 1)
     none = none.index_add(0, graph.edge_dst.long(), torch.log1p(-z))
     return -torch.expm1(none).to(graph.value.dtype)
@@ -124,5 +124,5 @@ def _plain(graph: Graph) -> Graph:
     """The same edges, each of weight 1."""
     if graph not in _plains:
         one = torch.ones_like(graph.value)
-        _plains[graph] = replace(graph, value=one, t_value=one, normalisation=Normalisation.NONE)
+        _plains[graph] = replace(graph, value=one, t_value=one, normalization=Normalization.NONE)
     return _plains[graph]

@@ -49,14 +49,14 @@ class DropEdge(Sampler):
         *,
         symmetric: bool = True,
         self_loops: bool = True,
-        before_normalisation: bool = False,
+        before_normalization: bool = False,
     ) -> None:
         super().__init__(
             rate,
             blocks=1,
             symmetric=symmetric,
             self_loops=self_loops,
-            before_normalisation=before_normalisation,
+            before_normalization=before_normalization,
         )
 
 
@@ -74,7 +74,7 @@ class GraphDropConnect(Sampler):
             for small layers.
         symmetric: (u, v) and (v, u) share their draws.
         self_loops: mask self-loops like any edge.
-        before_normalisation: mask the adjacency matrix and normalise what is left.
+        before_normalization: mask the adjacency matrix and normalize what is left.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class GraphDropConnect(Sampler):
         pairs: bool = False,
         symmetric: bool = False,
         self_loops: bool = True,
-        before_normalisation: bool = False,
+        before_normalization: bool = False,
     ) -> None:
         super().__init__(
             rate,
             blocks=None if pairs else blocks,
             symmetric=symmetric,
             self_loops=self_loops,
-            before_normalisation=before_normalisation,
+            before_normalization=before_normalization,
         )
         check_blocks("first_blocks", first_blocks)
         self.first_blocks = first_blocks

@@ -22,6 +22,6 @@ def check_attached(model: nn.Module, config: Config) -> None:
     statistics = (getattr(module, "running_mean", None) for module in model.modules())
     if config.train.average and any(one is not None for one in statistics):
         raise ValueError(
-            "train.average is set, but the model has batch normalisation, whose statistics "
+            "train.average is set, but the model has batch normalization, whose statistics "
             "would be those of other weights than the mean: leave it at 0"
         )

@@ -130,12 +130,12 @@ def parted(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
-def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The moments of every parameter, under names such as `3/exp_avg`."""
-    return joined({str(n): state for n, state in optimiser.state_dict()["state"].items()})
+    return joined({str(n): state for n, state in optimizer.state_dict()["state"].items()})
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser of the same parameters the moments that `optimiser_state` took."""
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer of the same parameters the moments that `optimizer_state` took."""
     moments = {int(number): state for number, state in parted(tensors).items()}
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphdrop.config import Config
+from graphdrop.inference import Predictive, predict
 from graphdrop.metrics import calibration_error, nll, pavpu
-from graphdrop.predict import Predictive, predict
 from graphdrop.rates.ordered import ordered_sum
 from graphdrop.train.objective import layers_of
 

@@ -37,11 +37,11 @@ def prepared(data: Data, settings: DataSettings) -> Data:
     if settings.features == "stored":
         return data
     data = copy.copy(data)
-    data.x = row_normalised(data.x)
+    data.x = row_normalized(data.x)
     return data
 
 
-def row_normalised(x: Tensor) -> Tensor:
+def row_normalized(x: Tensor) -> Tensor:
     """Every row divided by its sum; a row whose sum is not above 0 stays as it is."""
     if x.layout is torch.strided:
         return x / _divisor(x.sum(1))[:, None]

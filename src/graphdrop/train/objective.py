@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.config import ObjectiveSettings
-from graphdrop.nn import GCN, GCNLayer
+from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.rates.ordered import ordered_sum
 from graphdrop.samplers import Drawn
 
 if TYPE_CHECKING:
     from graphdrop.nn.attach.layer import MaskedLayer
 
-    Layer = GCNLayer | MaskedLayer
+    Layer = SampledGCNConv | MaskedLayer
 
 Tape = Sequence[Drawn] | Sequence[Sequence[Drawn]]
 """What a pass has drawn, or what each of its layers has."""
@@ -103,7 +103,7 @@ class Objective:
 def layers_of(model: nn.Module) -> list[Layer]:
     """The layers of a network, or those of any model that have a sampler attached."""
     if isinstance(model, GCN):
-        return [layer for layer in model.layers if isinstance(layer, GCNLayer)]
+        return [layer for layer in model.layers if isinstance(layer, SampledGCNConv)]
     from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
 
     return list(Handle(model).layers.values())
@@ -117,7 +117,7 @@ def sampled_logits(layers: Sequence[Layer], tape: Tape) -> list[Tensor | None]:
     entries: Any = iter(tape)
     logits: list[Tensor | None] = []
     for layer in layers:
-        if not isinstance(layer, GCNLayer):
+        if not isinstance(layer, SampledGCNConv):
             drawn = [each.keep_logit.flatten() for each in next(entries)]
             logits.append(torch.cat(drawn) if drawn else None)
             continue
@@ -128,13 +128,13 @@ def sampled_logits(layers: Sequence[Layer], tape: Tape) -> list[Tensor | None]:
 
 def _owner(layer: Layer) -> nn.Module:
     """The module that has the layer's weights."""
-    owner: nn.Module = layer if isinstance(layer, GCNLayer) else layer.layer
+    owner: nn.Module = layer if isinstance(layer, SampledGCNConv) else layer.layer
     return owner
 
 
 def _weights_and_biases(layer: Layer) -> tuple[list[Tensor], list[Tensor]]:
     """The matrices of a layer; those of a rate are none."""
-    if isinstance(layer, GCNLayer):
+    if isinstance(layer, SampledGCNConv):
         return [layer.weight], [] if layer.bias is None else [layer.bias]
     rates = {id(p) for p in layer.parameters()}
     return _by_dimension(p for p in _owner(layer).parameters() if id(p) not in rates)

@@ -120,7 +120,7 @@ class Trainer:
             self._take(model)
         self.objective = Objective(config.objective, self.model, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average
-        self.optimiser = torch.optim.Adam(self.model.parameters(), rate, fused=True)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), rate, fused=True)
         self.average = WeightAverage(self.model, decay) if decay else None
 
         self.epoch = self.current = 0
@@ -201,13 +201,13 @@ class Trainer:
         for name, value in values.items():
             if not math.isfinite(value):
                 raise self._diverged(f"the term {name} is {value}", WHAT_TO_TRY[name])
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
         if not torch.isfinite(get_total_norm(list(gradients.values()))):
             self._check_finite("the gradient of", gradients)
             raise self._diverged("the gradient overflows", "lower train.learning_rate")
-        self.optimiser.step()
+        self.optimizer.step()
         if self.average is not None:
             self.average.take(self.current)
         return {"loss": float(loss.detach()), **values}
@@ -324,7 +324,7 @@ class Trainer:
         states = {
             "model": state,
             "best": self.best,
-            "optimiser": checkpoint.optimiser_state(self.optimiser),
+            "optimizer": checkpoint.optimizer_state(self.optimizer),
             "estimator": self.estimator.state_dict() if self.estimator else {},
             "average": self.average.state_dict() if self.average is not None else {},
         }
@@ -355,7 +355,7 @@ class Trainer:
         states = checkpoint.parted(tensors)
         self.model.load_state_dict(states["model"])
         self.best = states.get("best", {})
-        checkpoint.restore_optimiser(self.optimiser, states["optimiser"])
+        checkpoint.restore_optimizer(self.optimizer, states["optimizer"])
         if self.estimator is not None:
             self.estimator.load_state_dict(states.get("estimator", {}))
         if self.average is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 
 CAPACITY = 16
 APART = 1 << 30
@@ -82,7 +82,7 @@ class Edges:
                 f"an attached layer takes graphs of at most {APART} nodes; got {nodes}"
             )
         graph = Graph.from_edge_index(
-            torch.stack([source, destination]), nodes, normalisation=Normalisation.NONE
+            torch.stack([source, destination]), nodes, normalization=Normalization.NONE
         )
         rows, columns = sizes
         if int(graph.indptr[rows]) != len(source) or int(graph.t_indptr[columns]) != len(source):
@@ -145,7 +145,7 @@ class Edges:
             index = torch.arange(whole.num_edges + 1).to(whole.indices)
             number, one = index[:-1], torch.ones_like(whole.value)
             return Graph(
-                index, number, one, one, Normalisation.NONE, index, number, number, one,
+                index, number, one, one, Normalization.NONE, index, number, number, one,
                 rank=None if whole.rank is None else whole.rank[self.place],
                 dst_ids=whole.draw_dst[self.place],
                 src_ids=whole.draw_src[self.place],
@@ -155,7 +155,7 @@ class Edges:
 class EdgeCache:
     """The edges of the latest calls, found again by what they are.
 
-    Layers normalise the edges anew in every pass, so the tensors differ where the edges do not;
+    Layers normalize the edges anew in every pass, so the tensors differ where the edges do not;
     to compare them takes a fraction of the time that sorting does.
     """
 

@@ -1,7 +1,7 @@
 """`attach` puts a sampler into every layer of a model; with its `Handle` one trains and undoes it.
 
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
-    optimiser = torch.optim.Adam(model.parameters())  # the rates are among them
+    optimizer = torch.optim.Adam(model.parameters())  # the rates are among them
 
 Then add `weight * handle.kl()` to the loss of every step.
 """
@@ -36,7 +36,7 @@ def attach(
     """Sample the connections of every message passing layer of a model, in place.
 
     Each layer gets a copy of the sampler with a rate of its own, as parameters of the model: build
-    the optimiser afterwards. In training every call of a layer draws fresh masks; after `eval()`
+    the optimizer afterwards. In training every call of a layer draws fresh masks; after `eval()`
     messages are multiplied by the expected keep probability.
 
     Args:
@@ -45,7 +45,7 @@ def attach(
         estimator: how a gradient reaches a learned rate; by default `Concrete()`. With any other
             train through `Handle.backward`.
         sample_dropout: a Monte Carlo sample also draws the model's own DropOut.
-        batch_statistics: a Monte Carlo sample normalises by the statistics of its batch, as
+        batch_statistics: a Monte Carlo sample normalizes by the statistics of its batch, as
             BatchNorm does in training, instead of the running ones.
         seed: of the masks; by default what `torch.manual_seed` was given.
     """
@@ -231,10 +231,10 @@ def _check_sampler(sampler: Sampler) -> None:
             "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
             f"got {type(sampler).__name__}"
         )
-    if sampler.before_normalisation:
+    if sampler.before_normalization:
         raise ValueError(
-            "sampler has before_normalisation=True, but an attached layer normalises its edges "
-            "itself, before masks can act: use before_normalisation=False, or graphdrop.GCN"
+            "sampler has before_normalization=True, but an attached layer normalizes its edges "
+            "itself, before masks can act: use before_normalization=False, or graphdrop.GCN"
         )
     if isinstance(sampler, RandomWalk) or sampler.reads_edges:
         kind = type(sampler if isinstance(sampler, RandomWalk) else sampler.rate).__name__

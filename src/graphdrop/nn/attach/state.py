@@ -58,14 +58,14 @@ def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> It
     Args:
         model: put back as it was afterwards, buffers included.
         dropout: its own DropOut goes on.
-        batch_statistics: its BatchNorms go on normalising by what they are given.
+        batch_statistics: its BatchNorms go on normalizing by what they are given.
     """
     was_training = [(module, module.training) for module in model.modules()]
     try:
         with buffers_kept(model):
             for module, _ in was_training:
-                normalises = isinstance(module, _NormBase)
-                module.training = batch_statistics if normalises else dropout
+                normalizes = isinstance(module, _NormBase)
+                module.training = batch_statistics if normalizes else dropout
             yield
     finally:
         for module, training in was_training:

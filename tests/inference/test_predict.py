@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
+from graphdrop.inference import Predictive, predict, predictive
 from graphdrop.nn import GCN, conv
-from graphdrop.predict import Predictive, predict, predictive
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import (
     Draw,
@@ -25,9 +25,9 @@ from graphdrop.samplers import (
 FEATURES, CLASSES, NODES = 12, 4, 60
 SAMPLERS: dict[str, Callable[[], Sampler | None]] = {
     "none": lambda: None,
-    "DropOut": lambda: DropOut(FixedRate(0.5)),
-    "DropEdge": lambda: DropEdge(FixedRate(0.7), before_normalisation=True),
-    "DropNode": lambda: DropNode(FixedRate(0.6), rescale=True),
+    "DropOut": lambda: DropOut(FixedRate(keep=0.5)),
+    "DropEdge": lambda: DropEdge(FixedRate(keep=0.7), before_normalization=True),
+    "DropNode": lambda: DropNode(FixedRate(keep=0.6), rescale=True),
     "learned": lambda: DropEdge(LearnedRate(0.6)),
     "beta-Bernoulli": lambda: GraphDropConnect(BetaBernoulliRate(), blocks=3),
     "a rate per edge": lambda: GraphDropConnect(BetaBernoulliRate(entries=217)),
@@ -47,7 +47,7 @@ def a_network(name: str, data: Data, layers: int = 3) -> GCN:
     if sampler is not None and sampler.rate.entries:
         entries = data.edge_index.shape[1] + data.num_nodes
         sampler = GraphDropConnect(BetaBernoulliRate(entries=entries))
-    return GCN(FEATURES, 8, CLASSES, layers, sampler, seed=0).eval()
+    return GCN(FEATURES, 8, layers, CLASSES, sampler, seed=0).eval()
 
 
 def by_hand(model: GCN, data: Data, draws: list[Draw]) -> Tensor:

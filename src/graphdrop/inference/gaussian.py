@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphdrop.predict.rejection import Rejection, most_certain
-from graphdrop.predict.running import Moments, check_level
+from graphdrop.inference.rejection import Rejection, most_certain
+from graphdrop.inference.running import Moments, check_level
 
 
 @dataclass(frozen=True, eq=False)

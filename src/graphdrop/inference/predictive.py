@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from graphdrop.inference.classes import ClassSummary, Predictive
+from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
+from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.nn import GCN
-from graphdrop.predict.classes import ClassSummary, Predictive
-from graphdrop.predict.gaussian import GaussianPredictive, GaussianSummary
-from graphdrop.predict.labels import LabelPredictive, LabelSummary
 from graphdrop.samplers import Draw
 
 if TYPE_CHECKING:

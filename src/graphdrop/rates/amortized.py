@@ -10,7 +10,7 @@ from graphdrop.rates.base import Rate
 from graphdrop.rates.ordered import ordered_sum
 
 
-class AmortisedRate(Rate):
+class AmortizedRate(Rate):
     """A beta-Bernoulli rate per edge whose posterior a small network reads off the edge.
 
         (a_e, b_e) = softplus(W2 tanh(W1 x_e + c1) + c2),    q(pi_e) = Kumaraswamy(a_e, b_e)
@@ -62,7 +62,7 @@ class AmortisedRate(Rate):
         if edges.dim() != 2 or edges.shape[1] != wanted:
             raise ValueError(
                 f"edges has shape {tuple(edges.shape)}; it takes (edges, {wanted}), a row for every"
-                f" edge. For {edges.shape[-1]} numbers an edge make AmortisedRate(...) anew."
+                f" edge. For {edges.shape[-1]} numbers an edge make AmortizedRate(...) anew."
             )
         self._edges = edges
         self.entries = edges.shape[:1]
@@ -71,7 +71,7 @@ class AmortisedRate(Rate):
         """`a` and `b` of the edges that were observed, `[E]` each."""
         if self._edges is None:
             raise ValueError(
-                "this AmortisedRate has no edges to compute rates from: call a graphdrop.GCN that"
+                "this AmortizedRate has no edges to compute rates from: call a graphdrop.GCN that"
                 " has it on a graph, or give them by observe(describe_edges(graph, x))"
             )
         hidden = torch.tanh(self.inner(self._edges.to(self.inner.weight)))

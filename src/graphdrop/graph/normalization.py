@@ -1,4 +1,4 @@
-"""`Normalisation`: from the weights of the edges to the matrix that a layer multiplies by."""
+"""`Normalization`: from the weights of the edges to the matrix that a layer multiplies by."""
 
 from enum import StrEnum
 
@@ -8,8 +8,8 @@ from torch import Tensor
 from graphdrop.graph.csr import rows_of
 
 
-class Normalisation(StrEnum):
-    """How the weights A of the edges are normalised.
+class Normalization(StrEnum):
+    """How the weights A of the edges are normalized.
 
     D is diagonal and has the row sums, the incoming weight of each destination; 0^-1 and 0^-1/2
     are 0. A self-loop that is in the data takes the place of that node's entry in I, weight and
@@ -26,39 +26,39 @@ class Normalisation(StrEnum):
     """A as it was given; no self-loops are added."""
 
     @classmethod
-    def of(cls, name: str) -> "Normalisation":
+    def of(cls, name: str) -> "Normalization":
         """The member of this name, or an error that lists them."""
         try:
             return cls(name)
         except ValueError:
-            raise ValueError(f"normalisation is {name!r}: give one of {', '.join(cls)}") from None
+            raise ValueError(f"normalization is {name!r}: give one of {', '.join(cls)}") from None
 
 
-def normalised_weights(
-    kind: Normalisation, indptr: Tensor, indices: Tensor, weight: Tensor
+def normalized_weights(
+    kind: Normalization, indptr: Tensor, indices: Tensor, weight: Tensor
 ) -> Tensor:
-    """The entries `[E]` of the normalised matrix of a whole graph, worked out in float64."""
-    if kind is Normalisation.NONE:
+    """The entries `[E]` of the normalized matrix of a whole graph, worked out in float64."""
+    if kind is Normalization.NONE:
         return weight
     destination = rows_of(indptr)
     loop = destination == indices
     counted = weight.double()
-    if kind is Normalisation.PAPER:
+    if kind is Normalization.PAPER:
         counted = counted.masked_fill(loop, 0.0)
     total = torch.zeros(len(indptr) - 1, dtype=torch.float64, device=weight.device)
     total.index_add_(0, destination, counted)
     del counted
-    if kind is Normalisation.ROW:
+    if kind is Normalization.ROW:
         scale = total.reciprocal().masked_fill_(total == 0.0, 0.0)
         return scale.index_select(0, destination).mul_(weight).to(weight.dtype)
     if bool((total < 0.0).any()):
         node = int((total < 0.0).nonzero()[0])
         raise ValueError(
             f"edge_weight sums to {float(total[node]):g} at node {node}, and {kind.value!r} takes "
-            "the square root: give weights with no negative sum, or normalisation='row'"
+            "the square root: give weights with no negative sum, or normalization='row'"
         )
     scale = total.pow(-0.5).masked_fill_(total == 0.0, 0.0)
     value = scale.index_select(0, destination).mul_(scale.index_select(0, indices)).mul_(weight)
-    if kind is Normalisation.PAPER:
+    if kind is Normalization.PAPER:
         value[loop] = weight[loop].double()
     return value.to(weight.dtype)

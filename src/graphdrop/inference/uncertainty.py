@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from graphdrop.predict.rejection import Rejection, most_certain
-from graphdrop.predict.running import central_interval
+from graphdrop.inference.rejection import Rejection, most_certain
+from graphdrop.inference.running import central_interval
 
 
 class Uncertainty(ABC):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphdrop.predict.running import Histogram, Moments
-from graphdrop.predict.uncertainty import Uncertainty
+from graphdrop.inference.running import Histogram, Moments
+from graphdrop.inference.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from graphdrop.predict import GaussianPredictive, predictive
+from graphdrop.inference import GaussianPredictive, predictive
 
 
 def some_samples(samples: int = 7, nodes: int = 5, targets: int = 2) -> tuple[Tensor, Tensor]:

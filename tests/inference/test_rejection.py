@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
+from graphdrop.inference.rejection import most_certain
 from graphdrop.metrics import selective_risk
-from graphdrop.predict import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.predict.rejection import most_certain
 
 NODES, CLASSES = 101, 4
 

@@ -1,24 +1,24 @@
-"""AmortisedRate: a small network reads the posterior of every edge off what describes the edge."""
+"""AmortizedRate: a small network reads the posterior of every edge off what describes the edge."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from graphdrop.rates import AmortisedRate, BetaBernoulliRate
+from graphdrop.rates import AmortizedRate, BetaBernoulliRate
 
 EDGES = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 
 
-def observing(edges: Tensor = EDGES, **options: float) -> AmortisedRate:
+def observing(edges: Tensor = EDGES, **options: float) -> AmortizedRate:
     torch.manual_seed(0)
-    rate = AmortisedRate(3, **options)  # type: ignore[arg-type]
+    rate = AmortizedRate(3, **options)  # type: ignore[arg-type]
     torch.nn.init.normal_(rate.outer.weight)  # as if it had learned to tell edges apart
     rate.observe(edges)
     return rate
 
 
-def of_the_same_posterior(rate: AmortisedRate) -> BetaBernoulliRate:
+def of_the_same_posterior(rate: AmortizedRate) -> BetaBernoulliRate:
     """A free rate for every edge."""
     free = BetaBernoulliRate(rate.prior_alpha, rate.prior_beta, entries=len(EDGES))
     free.a, free.b = rate.posterior()
@@ -56,7 +56,7 @@ def test_it_draws_averages_and_costs_what_free_rates_of_that_posterior_do(
 def test_it_starts_as_a_global_rate_does_and_hardly_tells_edges_apart() -> None:
     for seed in range(5):
         torch.manual_seed(seed)
-        rate = AmortisedRate(3)
+        rate = AmortizedRate(3)
         rate.observe(EDGES)
         a, b = rate.posterior()
         assert softplus(torch.tensor(0.9)) < a.min() <= a.max() < softplus(torch.tensor(1.6))
@@ -90,7 +90,7 @@ def test_what_was_observed_is_not_saved_with_the_parameters() -> None:
 
 
 def test_without_edges_it_says_what_to_do() -> None:
-    rate = AmortisedRate(3)
+    rate = AmortizedRate(3)
     for answer in (rate.mean, rate.kl, lambda: rate.logit(torch.rand(1))):
         with pytest.raises(ValueError, match=r"has no edges .*observe\(describe_edges\(graph, x\)"):
             answer()
@@ -105,4 +105,4 @@ def test_edges_described_by_another_number_of_features_are_refused(edges: Tensor
 @pytest.mark.parametrize("name", ["features", "hidden"])
 def test_a_network_without_width_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0; it takes a whole number of at least 1"):
-        AmortisedRate(**{"features": 3, name: 0})
+        AmortizedRate(**{"features": 3, name: 0})

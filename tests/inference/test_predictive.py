@@ -8,7 +8,7 @@ import torch
 from scipy.stats import entropy
 from torch import Tensor
 
-from graphdrop.predict import Predictive, predictive
+from graphdrop.inference import Predictive, predictive
 
 SAMPLES = torch.tensor(  # [samples, nodes, classes]
     [

@@ -1,4 +1,4 @@
-"""The normalised weights are the matrices of the formulas, and `sym` is that of PyG."""
+"""The normalized weights are the matrices of the formulas, and `sym` is that of PyG."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from contracts.edge_lists import EdgeList, dense, edge_lists, for_all
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 
 PATH = EdgeList(3, [(0, 1), (1, 0), (1, 2), (2, 1)], [1.0, 1.0, 1.0, 1.0])
 
@@ -53,7 +53,7 @@ def test_sym_divides_by_the_roots_of_both_incoming_weights(edges: EdgeList) -> N
 
 
 @for_all(edge_lists())
-def test_paper_adds_the_identity_after_normalising(edges: EdgeList) -> None:
+def test_paper_adds_the_identity_after_normalizing(edges: EdgeList) -> None:
     adjacency = edges.dense()
     identity = torch.diag(with_loops(adjacency).diagonal())
     adjacency.fill_diagonal_(0.0)
@@ -101,21 +101,21 @@ def test_sym_of_a_symmetric_matrix_is_symmetric_to_the_last_bit(edges: EdgeList)
 
 
 @for_all(edge_lists())
-def test_another_normalisation_keeps_the_edges_and_what_was_derived_from_them(
+def test_another_normalization_keeps_the_edges_and_what_was_derived_from_them(
     edges: EdgeList,
 ) -> None:
     graph = edges.graph("sym")
     reverse = graph.reverse
     for kind in ("row", "paper"):
-        other = graph.normalised(kind)
+        other = graph.normalized(kind)
         built = edges.graph(kind)
-        assert other.normalisation is Normalisation(kind)
+        assert other.normalization is Normalization(kind)
         assert torch.equal(other.value, built.value)
         assert torch.equal(other.t_value, built.t_value)
         assert other.indices is graph.indices
         assert other.reverse is reverse
-    assert graph.normalised("sym") is graph
-    assert torch.equal(graph.normalised("none").value, graph.weight)
+    assert graph.normalized("sym") is graph
+    assert torch.equal(graph.normalized("none").value, graph.weight)
 
 
 @pytest.mark.parametrize("kind", ["row", "sym", "paper"])
@@ -144,8 +144,8 @@ def test_sums_are_taken_in_more_precision_than_the_weights_have() -> None:
     assert int(graph.degree[0]) == 100_001
 
 
-def test_an_unknown_normalisation_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="normalisation is 'left': give one of row, sym, paper"):
+def test_an_unknown_normalization_is_an_error_that_lists_the_known() -> None:
+    with pytest.raises(ValueError, match="normalization is 'left': give one of row, sym, paper"):
         PATH.graph("left")
-    with pytest.raises(ValueError, match="normalisation is 'left'"):
-        PATH.graph().normalised("left")
+    with pytest.raises(ValueError, match="normalization is 'left'"):
+        PATH.graph().normalized("left")

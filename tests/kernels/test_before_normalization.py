@@ -1,4 +1,4 @@
-"""Masks before normalisation, `N(A * Z)`, against dense algebra, with gradients through `D`."""
+"""Masks before normalization, `N(A * Z)`, against dense algebra, with gradients through `D`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from contracts.edge_lists import EdgeList, edge_lists, for_all
 from contracts.masked_sums import Sums, assert_within, normal, passes
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalisation
+from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import aggregate
 
 Power = Callable[[Tensor, float], Tensor]
@@ -30,7 +30,7 @@ def rising_power(total: Tensor, exponent: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A graph without parallel edges, a mask before its normalisation, features, a gradient."""
+    """A graph without parallel edges, a mask before its normalization, features, a gradient."""
 
     graph: Graph
     mask: Mask
@@ -66,12 +66,12 @@ class Case:
         entries[self.graph.edge_dst.long(), self.graph.indices.long()] = self.graph.weight.double()
         loops = torch.diag(entries.diagonal())
         masked = (entries - loops) * self.dense_mask(logit, block)
-        kind = self.graph.normalisation
-        if kind is Normalisation.NONE:
+        kind = self.graph.normalization
+        if kind is Normalization.NONE:
             return masked + loops
-        if kind is Normalisation.ROW:
+        if kind is Normalization.ROW:
             return (masked + loops) * power((masked + loops).sum(1), -1.0)[:, None]
-        if kind is Normalisation.SYM:
+        if kind is Normalization.SYM:
             scale = power((masked + loops).sum(1), -0.5)
             return scale[:, None] * (masked + loops) * scale
         scale = power(masked.sum(1), -0.5)
@@ -97,7 +97,7 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, kind: Kind) -> Case:
     edges = draw(edge_lists(parallel=False))
-    graph = edges.graph(draw(st.sampled_from(Normalisation)), self_loops=draw(st.booleans()))
+    graph = edges.graph(draw(st.sampled_from(Normalization)), self_loops=draw(st.booleans()))
     features, seed = draw(st.sampled_from((1, 5))), draw(st.integers(0, 10**6))
     logit = torch.tensor(draw(st.floats(-4.0, 4.0, width=32)))
     if draw(st.booleans()):
@@ -112,7 +112,7 @@ def cases(draw: st.DrawFn, kind: Kind) -> Case:
         symmetric=sharing is Sharing.EDGE and draw(st.booleans()),
         self_loops=draw(st.booleans()),
         antithetic=draw(st.booleans()),
-        before_normalisation=True,
+        before_normalization=True,
     )
     rows = edges.num_nodes
     x, gradient = normal(rows, features, seed=seed), normal(rows, features, seed=seed + 1)
@@ -138,7 +138,7 @@ def check(case: Case) -> None:
 
 
 @for_all(cases(Kind.HARD))
-def test_hard_masks_are_normalised_by_what_they_leave(case: Case) -> None:
+def test_hard_masks_are_normalized_by_what_they_leave(case: Case) -> None:
     check(case)
 
 
@@ -148,7 +148,7 @@ def test_concrete_masks_pass_a_gradient_through_the_degrees(case: Case) -> None:
 
 
 @for_all(cases(Kind.MEAN) | cases(Kind.NONE))
-def test_expected_masks_are_normalised_too(case: Case) -> None:
+def test_expected_masks_are_normalized_too(case: Case) -> None:
     if case.mask.kind is Kind.MEAN:
         check(case)
     else:  # nothing is masked, so the order does not matter
@@ -159,27 +159,27 @@ def test_expected_masks_are_normalised_too(case: Case) -> None:
 KITE = EdgeList(5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 3)], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 
 
-def kite(kind: Normalisation, logit: float) -> Case:
-    mask = Mask(Kind.HARD, torch.tensor(logit), stream_key(1), before_normalisation=True)
+def kite(kind: Normalization, logit: float) -> Case:
+    mask = Mask(Kind.HARD, torch.tensor(logit), stream_key(1), before_normalization=True)
     return Case(KITE.graph(kind), mask, normal(5, 3), normal(5, 3))
 
 
-@pytest.mark.parametrize("kind", Normalisation)
-def test_keeping_all_is_the_plain_normalisation(kind: Normalisation) -> None:
+@pytest.mark.parametrize("kind", Normalization)
+def test_keeping_all_is_the_plain_normalization(kind: Normalization) -> None:
     case = kite(kind, torch.inf)
     torch.testing.assert_close(
         aggregate(case.graph, case.x, case.mask), aggregate(case.graph, case.x)
     )
 
 
-@pytest.mark.parametrize("kind", [Normalisation.ROW, Normalisation.SYM])
-def test_dropping_all_leaves_each_node_its_own_features(kind: Normalisation) -> None:
+@pytest.mark.parametrize("kind", [Normalization.ROW, Normalization.SYM])
+def test_dropping_all_leaves_each_node_its_own_features(kind: Normalization) -> None:
     case = kite(kind, -torch.inf)
     torch.testing.assert_close(aggregate(case.graph, case.x, case.mask), case.x)
 
 
 def test_dropping_all_leaves_nothing_where_there_are_no_self_loops() -> None:
-    case = kite(Normalisation.SYM, -torch.inf)
+    case = kite(Normalization.SYM, -torch.inf)
     graph = EdgeList(3, [(0, 1), (1, 2)], [1.0, 1.0]).graph("sym", self_loops=False)
     x = case.x[:3].clone().requires_grad_()
     out = aggregate(graph, x, case.mask)
@@ -189,9 +189,9 @@ def test_dropping_all_leaves_nothing_where_there_are_no_self_loops() -> None:
     assert torch.equal(x.grad, torch.zeros(3, 3))
 
 
-def test_rows_whose_weights_sum_to_less_than_zero_are_normalised_by_that_sum() -> None:
+def test_rows_whose_weights_sum_to_less_than_zero_are_normalized_by_that_sum() -> None:
     edges = EdgeList(2, [(0, 0), (1, 0), (1, 1)], [1.0, -3.0, 1.0])
-    case = kite(Normalisation.ROW, torch.inf)
+    case = kite(Normalization.ROW, torch.inf)
     graph, x = edges.graph("row"), case.x[:2]
     torch.testing.assert_close(aggregate(graph, x, case.mask), aggregate(graph, x))
 
@@ -199,8 +199,8 @@ def test_rows_whose_weights_sum_to_less_than_zero_are_normalised_by_that_sum() -
 @pytest.mark.parametrize("features", [4, 5])
 @pytest.mark.parametrize("norm", ["row", "sym", "paper"])
 def test_features_may_lie_in_any_order_and_rows_may_be_none(norm: str, features: int) -> None:
-    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalisation=norm)
-    mask = Mask(Kind.HARD, torch.tensor(0.5), stream_key(1), blocks=2, before_normalisation=True)
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalization=norm)
+    mask = Mask(Kind.HARD, torch.tensor(0.5), stream_key(1), blocks=2, before_normalization=True)
     x = normal(features, 3).t()
     assert not x.is_contiguous()
     assert torch.equal(aggregate(graph, x, mask), aggregate(graph, x.contiguous(), mask))

@@ -11,9 +11,9 @@ from torch_geometric.loader import DataLoader
 
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
+from graphdrop.inference import predict, predictive
 from graphdrop.nn import GCN
 from graphdrop.nn.attach import Handle, attach
-from graphdrop.predict import predict, predictive
 from graphdrop.rates import BetaBernoulliRate
 from graphdrop.samplers import Draw, GraphDropConnect
 
@@ -30,7 +30,7 @@ def a_network(kind: str) -> nn.Module:
     torch.manual_seed(0)
     sampler = GraphDropConnect(BetaBernoulliRate(), blocks=2)
     if kind == "own":
-        return GCN(FEATURES, 8, OUT, sampler=sampler, seed=0)
+        return GCN(FEATURES, 8, 2, OUT, sampler=sampler, seed=0)
     model = pyg.GAT(FEATURES, 8, 2, OUT, heads=2)
     attach(model, sampler, seed=0)
     return model
@@ -219,7 +219,7 @@ def test_what_cannot_be_read_as_asked_is_an_error() -> None:
     model = a_network("own")
     with pytest.raises(ValueError, match="output is 'numbers', but it takes one of 'classes', 'l"):
         predict(model, data, output="numbers")  # type: ignore[call-overload]
-    one = GCN(FEATURES, 8, 1, sampler=GraphDropConnect(BetaBernoulliRate()))
+    one = GCN(FEATURES, 8, 2, 1, sampler=GraphDropConnect(BetaBernoulliRate()))
     with pytest.raises(ValueError, match=r"shape \(40, 1\), but output='classes' takes.*labels"):
         predict(one, data)
     loader = DataLoader([data])

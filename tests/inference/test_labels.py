@@ -7,7 +7,7 @@ import torch
 from scipy.stats import bernoulli
 from torch import Tensor
 
-from graphdrop.predict import LabelPredictive, Predictive, predictive
+from graphdrop.inference import LabelPredictive, Predictive, predictive
 
 SAMPLES = torch.tensor(  # [samples, nodes, labels]
     [

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphdrop.predict.running import Histogram, Moments
-from graphdrop.predict.uncertainty import Uncertainty
+from graphdrop.inference.running import Histogram, Moments
+from graphdrop.inference.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)

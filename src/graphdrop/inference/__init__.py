@@ -1,0 +1,9 @@
+"""Prediction with uncertainty, by sampling a network."""
+
+from graphdrop.inference.classes import Predictive
+from graphdrop.inference.gaussian import GaussianPredictive
+from graphdrop.inference.labels import LabelPredictive
+from graphdrop.inference.predictive import predict
+from graphdrop.inference.rejection import Rejection
+
+__all__ = ["GaussianPredictive", "LabelPredictive", "Predictive", "Rejection", "predict"]

@@ -190,8 +190,6 @@ def test_an_unknown_name_gets_the_list_of_names():
 
 @pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])
 def test_a_rate_per_edge_refuses_what_it_cannot_train_with(method):
-    with pytest.raises(
-        ValueError, match=r"model\.mask is \"before\" and model\.normalization \"sym\""
-    ):
+    with pytest.raises(ValueError, match=r"model\.mask is \"before\" and model\.norm \"sym\""):
         build(method, mask="before", norm="sym")
     build(method, mask="before", norm="row")

@@ -44,7 +44,7 @@ def gather(folders: Sequence[Path]) -> tuple[list[RunEvidence], Data]:
 
     evidence = []
     for folder in folders:
-        chosen, model, data, header = open_run(folder, None)
+        chosen, model, data, header = open_run(folder)
         evidence.append(collect(folder, chosen, model, data, header))
     return evidence, data
 

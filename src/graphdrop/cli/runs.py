@@ -18,9 +18,9 @@ from graphdrop.config import Config
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
+    from torch import nn
     from torch_geometric.data import Data
 
-    from graphdrop.nn.methods import NamedGCN
     from graphdrop.train.evaluation import Scores
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
@@ -31,15 +31,17 @@ Samples = Annotated[
 
 def evaluate(run: Run, samples: Samples = None) -> None:
     """Score the selected network of a run again, on its validation and test nodes."""
+    from graphdrop.inference import predict as infer  # noqa: PLC0415
+    from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
 
-    chosen, model, data, header = open_run(run, samples)
+    chosen, model, data, header = open_run(run)
     scores = {}
     for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
         rows = mask.nonzero().flatten()
-        prediction = evaluation.predictive(model, data, chosen, rows=rows)
+        prediction = infer(model, data, samples, rows=rows)
         scores[name] = evaluation.score(prediction, data.y[rows], chosen)
-    show_scores(chosen, scores, evaluation.drop_rates(model))
+    show_scores(chosen, scores, list(sampled(model).drop_rates().values()))
     finished = "" if (run / "result.json").is_file() else " The run is not finished."
     print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
 
@@ -58,14 +60,14 @@ def predict(
     and the mutual information between prediction and network, the part that more data would
     settle; both in nats.
     """
-    from graphdrop.train import evaluation  # noqa: PLC0415
+    from graphdrop.inference import predict as infer  # noqa: PLC0415
 
     write = _writer(output)
-    chosen, model, data, _ = open_run(run, samples)
-    prediction = evaluation.predictive(model, data, chosen)
+    _, model, data, _ = open_run(run)
+    prediction = infer(model, data, samples)
     columns: dict[str, list[Any]] = {
         "node": list(range(len(prediction.probabilities))),
-        "class": evaluation.decided(prediction, chosen).tolist(),
+        "class": prediction.predicted.tolist(),
     }
     for number, probability in enumerate(prediction.probabilities.T.tolist()):
         columns[f"probability_{number}"] = probability
@@ -75,16 +77,13 @@ def predict(
     print(f"Wrote {len(columns['node'])} nodes to {output}.")
 
 
-def open_run(run: Path, samples: int | None) -> tuple[Config, NamedGCN, Data, dict[str, Any]]:
+def open_run(run: Path) -> tuple[Config, nn.Module, Data, dict[str, Any]]:
     """The settings of a run, its selected network and its data, which must be what it was."""
     from graphdrop.train import inputs, provenance  # noqa: PLC0415
     from graphdrop.train.checkpoint import load_with_header  # noqa: PLC0415
     from graphdrop.train.folder import stored_config  # noqa: PLC0415
 
     chosen = stored_config(run)
-    if samples is not None:
-        own = chosen.predict.model_copy(update={"samples": samples})
-        chosen = chosen.model_copy(update={"predict": own})
     model, header = load_with_header(run)
     dataset = inputs.load_for(chosen.data)
     if provenance.fingerprint(dataset.data) != header["data"]["sha256"]:
@@ -92,7 +91,7 @@ def open_run(run: Path, samples: int | None) -> tuple[Config, NamedGCN, Data, di
             f"{chosen.data.dataset} is no longer the data that {run} was trained on: its features, "
             "edges, labels or split have changed"
         )
-    return chosen, model, inputs.prepared(dataset.data, chosen.data), header
+    return chosen, model, dataset.data, header
 
 
 def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:

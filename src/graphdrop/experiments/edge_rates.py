@@ -13,7 +13,6 @@ from torch import Tensor
 
 from graphdrop.metrics import ood_auroc
 from graphdrop.train import Trainer
-from graphdrop.train.objective import layers_of
 
 QUANTILES = tuple(k / 10 for k in range(11))
 WITHIN, BETWEEN, LOOPS = KINDS = ("within a class", "between classes", "self-loops")
@@ -26,7 +25,7 @@ def edge_rates(trainer: Trainer) -> dict[str, Any] | None:
     """
     rates = [
         layer.sampler.rate.mean().detach()
-        for layer in layers_of(trainer.model)
+        for layer in trainer.engine.sampled_layers().values()
         if layer.sampler is not None and layer.sampler.rate.entries
     ]
     if not rates:

@@ -16,7 +16,7 @@ from graphdrop.data.ood import leave_class_out
 from graphdrop.experiments.measures import scores
 from graphdrop.inference import Predictive
 from graphdrop.metrics import ood_aupr, ood_auroc
-from graphdrop.train import Trainer, evaluation
+from graphdrop.train import Trainer
 
 MEMBER_STRIDE = 10_000
 """Between the seeds of an ensemble's members: no other run of a recipe has them."""
@@ -85,12 +85,7 @@ def uncertainties(prediction: Predictive) -> Iterator[tuple[str, Tensor]]:
 
 
 def _together(trainers: Sequence[Trainer], rows: Tensor) -> Predictive:
-    return averaged(
-        [
-            evaluation.predictive(trainer.model, trainer.data, trainer.config, rows=rows)
-            for trainer in trainers
-        ]
-    )
+    return averaged([trainer.predict(rows) for trainer in trainers])
 
 
 def averaged(members: Sequence[Predictive]) -> Predictive:
@@ -104,4 +99,5 @@ def averaged(members: Sequence[Predictive]) -> Predictive:
         torch.stack([member.expected_entropy for member in members]).mean(0),
         probabilities.std(0),
         sum(member.samples for member in members),
+        decision=members[0].decision,
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphdrop import metrics
 from graphdrop.config import Config
-from graphdrop.inference import Predictive
+from graphdrop.inference import Predictive, predict
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.train import Trainer, evaluation
 
@@ -38,7 +38,7 @@ def measures(trainer: Trainer) -> dict[str, Any]:
     if config.predict.masks not in _MONTE_CARLO and _can_sample(trainer):
         config = sampling(config)
         found["sampled"] = part_scores(trainer, config, "validation", "test")
-    return found | {"curves": curves(_predicted(trainer, config, "test"), trainer, config)}
+    return found | {"curves": curves(_predicted(trainer, config, "test"), trainer)}
 
 
 def part_scores(trainer: Trainer, config: Config, *parts: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def sampling(config: Config) -> Config:
 
 
 def _can_sample(trainer: Trainer) -> bool:
-    return any(rate is not None for rate in evaluation.drop_rates(trainer.model))
+    return any(rate is not None for rate in trainer.engine.drop_rates().values())
 
 
 def _labels(trainer: Trainer, part: str) -> Tensor:
@@ -94,12 +94,19 @@ def _labels(trainer: Trainer, part: str) -> Tensor:
 
 
 def _predicted(trainer: Trainer, config: Config, part: str) -> Predictive:
-    return evaluation.predictive(trainer.model, trainer.data, config, rows=trainer.rows[part])
+    settings = config.predict
+    return predict(
+        trainer.model,
+        trainer.data,
+        settings.samples,
+        masks=settings.masks,
+        rows=trainer.rows[part],
+    )
 
 
 def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, float]:
     """All figures of one prediction by name."""
-    chosen = evaluation.decided(prediction, config)
+    chosen = prediction.predicted
     more = {
         "brier": float(metrics.brier_score(prediction.probabilities, labels)),
         "aurc": float(metrics.aurc(prediction.probabilities, labels, predictions=chosen)),
@@ -107,10 +114,10 @@ def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, 
     return asdict(evaluation.score(prediction, labels, config)) | more
 
 
-def curves(prediction: Predictive, trainer: Trainer, config: Config) -> dict[str, Any]:
+def curves(prediction: Predictive, trainer: Trainer) -> dict[str, Any]:
     """PAvPU over thresholds 0, 0.05, ... 1 on every axis, reliability bins, risk by coverage."""
     labels, probabilities = _labels(trainer, "test"), prediction.probabilities
-    chosen = evaluation.decided(prediction, config)
+    chosen = prediction.predicted
     bins = metrics.reliability(probabilities, labels, bins=BINS)
     risk = metrics.risk_coverage_curve(probabilities, labels, predictions=chosen).risk
     kept = [math.ceil(len(risk) * (k + 1) / COVERAGES) - 1 for k in range(COVERAGES)]

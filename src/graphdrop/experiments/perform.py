@@ -32,10 +32,10 @@ from graphdrop.experiments.measures import (
 from graphdrop.experiments.store import Record
 from graphdrop.inference.predictive import PREDICTION_STEP
 from graphdrop.metrics import TotalVariation
+from graphdrop.nn.sampled import layer_inputs
 from graphdrop.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.inputs import load_for
-from graphdrop.train.objective import layers_of
 from graphdrop.train.progress import Progress
 from graphdrop.train.provenance import fingerprint, versions
 from graphdrop.train.selection import Selection
@@ -153,30 +153,20 @@ class Smoothing:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._layers = layers_of(trainer.model)
-        data = trainer.data
-        self._metric = TotalVariation(data.edge_index, len(data.y), len(self._layers) - 1)
+        data, layers = trainer.data, trainer.engine.sampled_layers()
+        self._metric = TotalVariation(data.edge_index, len(data.y), len(layers) - 1)
         self._epochs: list[int] = []
         self._values: list[list[float]] = []
 
     @torch.no_grad()
     def look(self, epoch: int) -> None:
         """Measure the present state; what training will draw is left as it is."""
-        trainer, outputs = self._trainer, []
-        # What a layer takes is what the one before gave, after its activation.
-        hooks = [
-            layer.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
-            for layer in self._layers[1:]
-        ]
-        step, sample = PREDICTION_STEP + epoch, 0
-        draw = Draw(trainer.config.seed, step, sample, temperature=trainer.model.temperature)
-        try:
-            trainer.model(
-                trainer.data.x, trainer.data.edge_index, trainer.data.get("edge_weight"), draw=draw
-            )
-        finally:
-            for hook in hooks:
-                hook.remove()
+        trainer = self._trainer
+        estimator = trainer.engine.estimator
+        temperature = None if estimator is None else estimator.temperature
+        draw = Draw(trainer.config.seed, PREDICTION_STEP + epoch, temperature=temperature)
+        with layer_inputs(trainer.engine) as outputs:
+            list(trainer.engine.samples(trainer.inputs, [draw]))
         self._epochs.append(epoch)
         self._values.append([self._metric.measure(output) for output in outputs])
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
+from graphdrop.inference.display import html_table, most_uncertain, table
 from graphdrop.inference.running import Histogram, Moments
 from graphdrop.inference.uncertainty import Uncertainty
 
+if TYPE_CHECKING:
+    import pandas
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictive(Uncertainty):
     """A predictive distribution over classes for every node, from Monte Carlo samples."""
 
@@ -26,6 +31,18 @@ class Predictive(Uncertainty):
     """Standard deviation of a class's probability between samples, ``[nodes, classes]``."""
     samples: int
     _histogram: Tensor | None = None
+    decision: Literal["vote", "mean"] = "mean"
+    """Whether ``predicted`` is what most samples chose, or the highest mean probability."""
+
+    @property
+    def predicted(self) -> Tensor:
+        """The class that is predicted, ``[nodes]``, by ``decision``."""
+        return self.vote if self.decision == "vote" else self.classes
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every probability is a number."""
+        return bool(torch.isfinite(self.probabilities).all())
 
     @property
     def classes(self) -> Tensor:
@@ -47,6 +64,33 @@ class Predictive(Uncertainty):
     def least_confidence(self) -> Tensor:
         """One minus the highest mean probability, ``[nodes]``."""
         return 1.0 - self.probabilities.amax(1)
+
+    def most_uncertain(self, k: int = 10, by: str = "entropy") -> Tensor:
+        """The ``k`` nodes whose prediction is the least certain, the least certain first."""
+        return most_uncertain(getattr(self, by), k)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A table with a row for every node: class, probabilities, entropy and its parts."""
+        return table(
+            {
+                "predicted": self.predicted,
+                **{f"probability_{c}": p for c, p in enumerate(self.probabilities.t())},
+                "entropy": self.entropy,
+                "expected_entropy": self.expected_entropy,
+                "mutual_information": self.epistemic,
+            }
+        )
+
+    def __repr__(self) -> str:
+        nodes, classes = self.probabilities.shape
+        return (
+            f"Predictive({nodes} nodes, {classes} classes, samples={self.samples}, "
+            f"mean confidence {float(self.probabilities.amax(1).mean()):.3f}, "
+            f"mean entropy {float(self.entropy.mean()):.3f} nats)"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
 
 class ClassSummary:

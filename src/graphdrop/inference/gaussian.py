@@ -12,7 +12,7 @@ from graphdrop.inference.rejection import Rejection, most_certain
 from graphdrop.inference.running import Moments, check_level
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GaussianPredictive:
     """The first two moments of a mixture of Gaussians, one per Monte Carlo sample.
 
@@ -27,6 +27,15 @@ class GaussianPredictive:
     epistemic: Tensor
     """Variance of the samples' means, over their number: what more data would settle."""
     samples: int
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every entry is a number."""
+        return bool(torch.isfinite(self.mean).all()) and bool(torch.isfinite(self.variance).all())
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.mean.shape))
+        return f"{type(self).__name__}({shape}, samples={self.samples})"
 
     @property
     def variance(self) -> Tensor:

@@ -13,7 +13,7 @@ from graphdrop.inference.running import Histogram, Moments
 from graphdrop.inference.uncertainty import Uncertainty
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelPredictive(Uncertainty):
     """The probability of a yes in every entry of a network's output, from Monte Carlo samples.
 
@@ -28,6 +28,15 @@ class LabelPredictive(Uncertainty):
     """Standard deviation of the probability between samples."""
     samples: int
     _histogram: Tensor | None = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every entry is a number."""
+        return bool(torch.isfinite(self.probabilities).all())
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.probabilities.shape))
+        return f"{type(self).__name__}({shape}, samples={self.samples})"
 
     @property
     def labels(self) -> Tensor:

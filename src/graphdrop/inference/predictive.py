@@ -1,13 +1,12 @@
 """``predict``: sample a network several times and sum up what the samples say.
 
-Samples are folded in a few at a time, so memory does not grow with their number, and the product
-of the input with the first layer's weights, which no mask touches, is made once for all of them.
+Samples are folded in a few at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -15,11 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from graphdrop.draws import TEMPERATURE
 from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
-from graphdrop.nn import GCN
-from graphdrop.samplers import Draw
+from graphdrop.nn.defaults import Masks, PredictionDefaults
+from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.samplers import KEEP_ALL, Draw
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -29,8 +30,6 @@ Decoder = Callable[[Tensor], Tensor]
 
 PREDICTION_STEP = 1 << 62
 """Prediction draws from steps that no training reaches."""
-DRAWN_TOGETHER = 32
-"""So many samples have their rates drawn in one go."""
 FOLDED_NUMBERS = 1 << 18
 """At most so many numbers are folded in at once, but at least one sample's."""
 SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
@@ -44,6 +43,7 @@ SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
 class Options(TypedDict, total=False):
     """What `predict` takes whatever the output is."""
 
+    masks: Masks | None
     temperature: float | None
     rows: Tensor | None
     intervals: bool
@@ -54,8 +54,8 @@ class Options(TypedDict, total=False):
 def predict(
     model: nn.Module,
     data: Data | DataLoader[Any],
-    samples: int = 20,
-    seed: int = 0,
+    samples: int | None = None,
+    seed: int | None = None,
     *,
     output: Literal["classes"] = "classes",
     **options: Unpack[Options],
@@ -64,8 +64,8 @@ def predict(
 def predict(
     model: nn.Module,
     data: Data | DataLoader[Any],
-    samples: int = 20,
-    seed: int = 0,
+    samples: int | None = None,
+    seed: int | None = None,
     *,
     output: Literal["labels"],
     **options: Unpack[Options],
@@ -74,8 +74,8 @@ def predict(
 def predict(
     model: nn.Module,
     data: Data | DataLoader[Any],
-    samples: int = 20,
-    seed: int = 0,
+    samples: int | None = None,
+    seed: int | None = None,
     *,
     output: Literal["gaussian"],
     **options: Unpack[Options],
@@ -84,51 +84,105 @@ def predict(
 def predict(
     model: nn.Module,
     data: Data | DataLoader[Any],
-    samples: int = 20,
-    seed: int = 0,
+    samples: int | None = None,
+    seed: int | None = None,
     *,
     output: str = "classes",
+    masks: Masks | None = None,
     temperature: float | None = None,
     rows: Tensor | None = None,
     intervals: bool = False,
     decode: Decoder | None = None,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
-    """Sample the network ``samples`` times on a graph, the training one or another.
+    """Sample a network on a graph, the training one or another, and sum up what the samples say.
+
+    What is not given is what the model carries (``PredictionDefaults``): a model that was trained
+    by ``Trainer`` or loaded from a run answers as it did there, features included.
 
     Args:
-        model: a ``GCN``, or any PyG model that ``attach`` was called on.
-        data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``; of an attached
-            model, whatever its ``forward`` takes, under the same names. Of a ``DataLoader`` the
-            batches are read once, and their outputs follow each other.
+        model: a ``GCN``, any PyG model that ``attach`` was called on, or a module with layers such
+            as ``SampledGCNConv`` in it.
+        data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``, features as
+            stored; of any other model than a ``GCN`` whatever its ``forward`` takes, under the
+            same names. Of a ``DataLoader`` the batches are read once, and their outputs follow each
+            other.
         samples: number of Monte Carlo samples; 0 gives one pass with masks in expectation.
         seed: the same seed gives the same answer.
         output: what the network's output is. ``"classes"``: logits of classes that exclude each
             other; ``"labels"``: logits of a yes in every entry; ``"gaussian"``: means, then as many
             log variances.
-        temperature: relaxed masks at this temperature; ``None`` draws hard ones.
+        masks: ``"relaxed"`` or ``"hard"`` for samples; ``"expected"`` for one pass with the
+            expected mask, ``"off"`` for one that keeps everything. By default as in training.
+        temperature: relaxed masks at this temperature.
         rows: the nodes to predict, by number or as a bool mask; all by default.
         intervals: also keep what ``intervals`` of classes and labels needs (4 KiB per entry).
         decode: makes the output of a sample into what ``output`` says, such as node embeddings into
             logits of links.
     """
-    if samples < 0:
+    if samples is not None and samples < 0:
         raise ValueError(f"samples must not be negative; got {samples}")
     if output not in SUMMARIES:
         known = ", ".join(map(repr, SUMMARIES))
         raise ValueError(f"output is {output!r}, but it takes one of {known}")
-    batches = _batches(data, rows)
-    with _evaluating(model):
-        streams = [
-            _outputs(
-                model, batch, rows, _draws(samples, seed, PREDICTION_STEP + number, temperature)
-            )
-            for number, batch in enumerate(batches)
-        ]
-        outputs: Iterator[Tensor] = map(_joined, zip(*streams, strict=True))
-        return summed_up(outputs if decode is None else map(decode, outputs), output, intervals)
+    engine = sampled(model)
+    settings = _settled(engine, samples, seed, masks, temperature)
+    streams = [
+        engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + number), rows)
+        for number, batch in enumerate(_batches(data, rows))
+    ]
+    outputs: Iterator[Tensor] = map(_joined, zip(*streams, strict=True))
+    answer = summed_up(outputs if decode is None else map(decode, outputs), output, intervals)
+    if not answer.is_finite:
+        raise ValueError(_why_not_finite(model, data))
+    if isinstance(answer, Predictive):
+        return replace(answer, decision=settings.decision)
+    return answer
+
+
+def _settled(
+    engine: SampledModel,
+    samples: int | None,
+    seed: int | None,
+    masks: Masks | None,
+    temperature: float | None,
+) -> PredictionDefaults:
+    """What the model carries, and over it what was given; nothing is left open."""
+    own, trained = engine.defaults, engine.estimator
+    trained_temperature = None if trained is None else trained.temperature
+    chosen = masks or ("relaxed" if temperature is not None else own.masks)
+    if chosen is None:
+        chosen = "hard" if trained_temperature is None else "relaxed"
+    if chosen not in ("relaxed", "hard", "expected", "off"):
+        raise ValueError(f"masks is {chosen!r}: give relaxed, hard, expected or off")
+    if temperature is None:
+        temperature = own.temperature or trained_temperature or TEMPERATURE
+    return replace(
+        own,
+        samples=own.samples if samples is None else samples,
+        seed=own.seed if seed is None else seed,
+        masks="expected" if samples == 0 else chosen,
+        temperature=temperature,
+    )
+
+
+def draws_of(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
+    """The draws of the passes that a prediction takes."""
+    if settings.masks == "off":
+        yield KEEP_ALL
+    elif settings.masks == "expected":
+        yield None
+    else:
+        temperature = settings.temperature if settings.masks == "relaxed" else None
+        draw = Draw(settings.seed, step, temperature=temperature, dropout=settings.dropout)
+        yield from (replace(draw, sample=sample) for sample in range(settings.samples))
 
 
 def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
+    if isinstance(data, Tensor):
+        raise TypeError(
+            "data is a tensor, but predict takes a PyG Data: give "
+            "predict(model, Data(x=x, edge_index=edge_index))"
+        )
     if not isinstance(data, DataLoader):
         return [data]
     if rows is not None:
@@ -142,41 +196,21 @@ def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
     return batches
 
 
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Within it, a `GCN` evaluates; an attached model is put into its modes by its handle."""
-    if not isinstance(model, GCN):
-        yield
-        return
-    was_training = model.training
-    model.eval()
-    try:
-        with model.sharing_first_product():
-            yield
-    finally:
-        model.train(was_training)
-
-
-def _draws(samples: int, seed: int, step: int, temperature: float | None) -> Iterator[Draw | None]:
-    if samples == 0:
-        yield None
-    for sample in range(samples):
-        yield Draw(seed, step, sample, temperature=temperature)
-
-
-def _outputs(
-    model: nn.Module, data: Any, rows: Tensor | None, draws: Iterator[Draw | None]
-) -> Iterator[Tensor]:
-    """The output of each draw, one row per node unless the model has it otherwise."""
-    if isinstance(model, GCN):
-        weight: Tensor | None = getattr(data, "edge_weight", None)
-        for several in _batched(draws, DRAWN_TOGETHER):
-            yield from model.samples(data.x, data.edge_index, weight, rows=rows, draws=several)
-    else:
-        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
-
-        for out in Handle(model).samples(data, draws):
-            yield out if rows is None else out[rows]
+def _why_not_finite(model: nn.Module, data: Any) -> str:
+    """What is wrong with a model or with data whose outputs are not numbers."""
+    for name, tensor in model.state_dict().items():
+        if not bool(torch.isfinite(tensor).all()):
+            return f"the model's {name} is not finite: train it again, or load another state"
+    x = getattr(data, "x", None)
+    if isinstance(x, Tensor):
+        x = x.to_dense() if x.layout is not torch.strided else x
+        bad = (~torch.isfinite(x)).any(1).nonzero()
+        if len(bad):
+            return (
+                f"x has a feature of node {int(bad[0])} that is not finite ({len(bad)} such "
+                "nodes): predict takes finite features; replace it"
+            )
+    return "the outputs of the network overflow: scale the features, or train the network again"
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:

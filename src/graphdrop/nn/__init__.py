@@ -1,7 +1,19 @@
 """Layers and models that take any sampler."""
 
-from graphdrop.nn.conv import Init, Order, SampledGCNConv
+from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.handle import Handle
 from graphdrop.nn.models import GCN
+from graphdrop.nn.plan import Order
+from graphdrop.nn.sampled import SampledModel, sampled
 
-__all__ = ["GCN", "Init", "Order", "SampledGCNConv", "SparseFeatures"]
+__all__ = [
+    "GCN",
+    "Handle",
+    "Init",
+    "Order",
+    "SampledGCNConv",
+    "SampledModel",
+    "SparseFeatures",
+    "sampled",
+]

@@ -145,8 +145,7 @@ class Blueprint:
                 bias=settings.bias,
                 seed=seed,
             )
-        if network.temperature is not None:
-            network.temperature = settings.temperature if parts.estimator == "concrete" else None
+        network.estimator = estimator(settings)
         network.blueprint = self
         return network
 
@@ -182,9 +181,13 @@ def estimator(settings: ModelSettings, name: str = "method") -> Estimator | None
                 'leave it at "method"'
             )
         return None
-    chosen = own if name == "method" else name
-    if chosen not in ESTIMATORS:
+    return named_estimator(own if name == "method" else name, settings.temperature)
+
+
+def named_estimator(name: str, temperature: float) -> Estimator:
+    """The estimator of this name, or an error that lists the names."""
+    if name not in ESTIMATORS:
         raise ValueError(
             f'train.estimator is "{name}": give one of method, {", ".join(ESTIMATORS)}'
         )
-    return ESTIMATORS[chosen](settings.temperature)
+    return ESTIMATORS[name](temperature)

@@ -42,6 +42,7 @@ class AmortizedRate(Rate):
         for name, value in (("features", features), ("hidden", hidden)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; it takes a whole number of at least 1.")
+        self.features, self.hidden = features, hidden
         self.prior_alpha, self.prior_beta = float(prior_alpha), float(prior_beta)
         self.inner = nn.Linear(features, hidden)
         self.outer = nn.Linear(hidden, 2)

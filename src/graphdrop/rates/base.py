@@ -1,5 +1,6 @@
 """What every rate answers: a keep logit for a draw, a mean, and its cost in the objective."""
 
+import itertools
 from abc import ABC, abstractmethod
 
 import torch
@@ -25,6 +26,12 @@ class Rate(nn.Module, ABC):
                 " or None for one rate shared by all. Pass entries=None or a positive number."
             )
         self.entries = torch.Size(() if entries is None else (entries,))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rate is, and where the uniforms of its draws must be."""
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     @property
     def num_uniforms(self) -> int:

@@ -18,7 +18,7 @@ class FixedRate(Rate):
 
     keep: Tensor
 
-    def __init__(self, keep: float) -> None:
+    def __init__(self, *, keep: float) -> None:
         super().__init__()
         if not 0 < keep <= 1:
             raise ValueError(

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphdrop import metrics
 from graphdrop.config import Config
-from graphdrop.inference import Predictive
+from graphdrop.inference import Predictive, predict
 from graphdrop.metrics import ThresholdAxis
-from graphdrop.nn import GCN
+from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.train import evaluation
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
-from graphdrop.train.objective import TERMS, layers_of
+from graphdrop.train.objective import TERMS
 
 Numbers = list[float | None]
 
@@ -65,7 +64,7 @@ class RunEvidence:
 
 
 def collect(
-    folder: Path, config: Config, model: GCN, data: Data, header: dict[str, Any]
+    folder: Path, config: Config, model: nn.Module, data: Data, header: dict[str, Any]
 ) -> RunEvidence:
     """Predict with the selected network of a run, and measure what it predicts.
 
@@ -73,11 +72,11 @@ def collect(
         folder: of the run, for its metrics and its result.
         config: its settings.
         model: its selected network.
-        data: its graph, with the features that the network takes.
+        data: its graph.
         header: what the file of the network says about it.
     """
-    prediction = evaluation.predictive(model, data, config)
-    decided = evaluation.decided(prediction, config)
+    prediction = predict(model, data)
+    decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
     part = Predictive(
@@ -86,6 +85,7 @@ def collect(
         prediction.expected_entropy[test],
         prediction.deviation[test],
         prediction.samples,
+        decision=prediction.decision,
     )
     scores = asdict(evaluation.score(part, labels, config))
     scores["aurc"] = float(metrics.aurc(probabilities, labels, predictions=predictions))
@@ -99,12 +99,12 @@ def collect(
         prediction=prediction,
         decided=decided,
         scores=scores,
-        drop_rates=list(evaluation.drop_rates(model)),
+        drop_rates=list(sampled(model).drop_rates().values()),
         training=_course(folder),
         reliability={name: plain(values) for name, values in bins._asdict().items()},
         pavpu={axis.value: _pavpu(probabilities, labels, predictions, axis.value) for axis in AXES},
         risk={name: plain(values[few]) for name, values in curve._asdict().items()},
-        smoothing=_smoothing(model, data, config),
+        smoothing=_smoothing(model, data),
         selected_epoch=int(header["epoch"]),
         data_sha256=header["data"]["sha256"],
         versions=header["versions"],
@@ -173,29 +173,14 @@ SMOOTHING: dict[str, Measure] = {
 }
 
 
-def _smoothing(model: GCN, data: Data, config: Config) -> dict[str, Numbers]:
+def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
     """Each measure on the output of every hidden layer, in one pass of the kind that predicts."""
     values: dict[str, list[Tensor]] = {name: [] for name in SMOOTHING}
     source, destination = data.edge_index
     if bool((source != destination).any()):
-        with _outputs(model) as outputs:
-            evaluation.predictive(model, data, config, samples=1)
+        with layer_inputs(sampled(model)) as outputs:
+            predict(model, data, 1)
         for output in outputs:
             for name, measure in SMOOTHING.items():
                 values[name].append(measure(output, data.edge_index))
     return {name: plain(torch.tensor(row)) for name, row in values.items()}
-
-
-@contextmanager
-def _outputs(model: GCN) -> Iterator[list[Tensor]]:
-    """Within it, a pass notes down what each hidden layer gives to the next."""
-    outputs: list[Tensor] = []
-    hooks = [
-        layer.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
-        for layer in layers_of(model)[1:]
-    ]
-    try:
-        yield outputs
-    finally:
-        for hook in hooks:
-            hook.remove()

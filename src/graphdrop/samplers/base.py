@@ -10,15 +10,31 @@ from torch import Tensor, nn
 
 from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, uniforms
 from graphdrop.graph import Graph
-from graphdrop.rates import AmortizedRate, Rate
+from graphdrop.rates import AmortizedRate, FixedRate, Rate
 from graphdrop.samplers.draw import Draw
+
+
+def as_rate(rate: Rate | float) -> Rate:
+    """A rate as it is; a plain number is a drop rate, as everywhere in torch and PyG."""
+    if isinstance(rate, Rate):
+        return rate
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise TypeError(
+            "rate must be a drop rate in [0, 1) or a Rate such as BetaBernoulliRate(); got "
+            f"{type(rate).__name__}"
+        )
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"rate is {rate}: a plain number is a drop rate, and takes 0 to below 1")
+    return FixedRate(keep=1.0 - rate)
 
 
 def check_blocks(name: str, blocks: int | None) -> None:
     """Raise unless this is a number of blocks, or ``None`` for one per feature."""
-    if blocks is not None and blocks < 1:
+    if blocks is None:
+        return
+    if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1:
         raise ValueError(
-            f"{name} must be a positive count, or None for a mask per feature; got {blocks}"
+            f"{name} must be a positive count, or None for a mask per feature; got {blocks!r}"
         )
 
 
@@ -26,10 +42,12 @@ class Sampler(nn.Module):
     """Describes the random mask over one layer's connections.
 
     A model gives every layer a copy of its own, so that each learns its own rate. A subclass says
-    what a draw belongs to (``sharing``) and how many draws that has (``blocks``).
+    what a draw belongs to (``sharing``), how many draws that has (``blocks``), and what it needs
+    from a layer beside a masked sum (``on_features``, ``needs_weights``, ``needs_earlier_layers``,
+    ``row_factor``): whoever runs a layer asks for these, never for the class.
 
     Args:
-        rate: the keep probability, fixed or learned.
+        rate: the keep probability, fixed or learned; a plain number is a fixed **drop** rate.
         symmetric: (u, v) and (v, u) share one draw.
         self_loops: mask self-loops like any edge; otherwise they are always kept.
         before_normalization: mask the adjacency matrix and normalize what is left.
@@ -37,10 +55,14 @@ class Sampler(nn.Module):
     """
 
     sharing = Sharing.EDGE
+    on_features = False
+    """Its draws belong to the features of nodes: they are masked before anything is summed."""
+    needs_earlier_layers = False
+    """Its masks depend on what the layers before have drawn."""
 
     def __init__(
         self,
-        rate: Rate,
+        rate: Rate | float,
         *,
         blocks: int | None = 1,
         symmetric: bool = False,
@@ -49,10 +71,7 @@ class Sampler(nn.Module):
         rescale: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(rate, Rate):
-            raise TypeError(
-                f"rate must be a Rate such as FixedRate(keep=0.8); got {type(rate).__name__}"
-            )
+        rate = as_rate(rate)
         if rescale and (before_normalization or not self_loops):
             raise ValueError(
                 "rescale=True divides the whole sum by the keep probability, so it needs "
@@ -70,6 +89,28 @@ class Sampler(nn.Module):
         self.self_loops = self_loops
         self.before_normalization = before_normalization
         self.rescale = rescale
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether it draws for every input *and* output feature, inside the layer's product."""
+        return False
+
+    @property
+    def only_masks(self) -> bool:
+        """Whether the mask of a sum is all that it does to a layer."""
+        return not (
+            self.rescale or self.on_features or self.needs_earlier_layers or self.needs_weights
+        )
+
+    def row_factor(
+        self,
+        graph: Graph,  # noqa: ARG002 - a subclass reads them
+        draw: Draw | None,  # noqa: ARG002
+        layer: int,  # noqa: ARG002
+        mask: Mask,
+    ) -> Tensor | None:
+        """What a row of the masked sum is multiplied by, if by anything."""
+        return 1.0 / torch.sigmoid(mask.keep_logit) if self.rescale else None
 
     @property
     def reads_edges(self) -> bool:
@@ -108,7 +149,7 @@ class Sampler(nn.Module):
         count = self.rate.num_uniforms
         if count == 0:
             return None
-        return uniforms(key, count).reshape(self.rate.entries)
+        return uniforms(key, count).reshape(self.rate.entries).to(self.rate.device)
 
     def for_first_layer(self) -> Self:
         """A copy for a network's first layer, where some samplers share more."""

@@ -18,6 +18,10 @@ class Drawn:
     mask: Mask
     graph: Graph
     features: int
+    layer: int = 0
+    """The number of the layer that drew it."""
+    beside: bool = False
+    """Whether it is the mask of a DropOut that stands beside the layer's sampler."""
 
     @property
     def keep_logit(self) -> Tensor:
@@ -42,6 +46,10 @@ class Draw:
     """Every uniform u becomes 1 - u."""
     tape: list[Drawn] | None = field(default=None, compare=False, repr=False)
     """Where the masks of this pass are noted down, if anywhere."""
+    keeps_all: bool = False
+    """Nothing is drawn: every connection and every feature is kept."""
+    dropout: bool = True
+    """Whether a DropOut that stands beside a sampler is drawn; else it keeps every feature."""
 
     @property
     def kind(self) -> Kind:
@@ -52,11 +60,17 @@ class Draw:
         """The stream of one layer."""
         return stream_key(self.seed, self.step, layer, self.sample)
 
-    def record(self, mask: Mask, graph: Graph, features: int) -> None:
-        """Note a mask down, if this pass keeps a tape."""
+    def record(
+        self, mask: Mask, graph: Graph, features: int, layer: int = 0, *, beside: bool = False
+    ) -> None:
+        """Note a mask down with the layer that drew it, if this pass keeps a tape."""
         if self.tape is not None:
-            self.tape.append(Drawn(mask, graph, features))
+            self.tape.append(Drawn(mask, graph, features, layer, beside))
 
     def opposite(self) -> Draw:
         """The antithetic pass: the same uniforms, each turned round, and no tape."""
         return replace(self, antithetic=not self.antithetic, tape=None)
+
+
+KEEP_ALL = Draw(0, 0, keeps_all=True)
+"""A pass through the whole network, in which nothing is dropped."""

@@ -38,12 +38,14 @@ class RandomWalk(Sampler):
     where they are 0 or 1.
 
     Args:
-        rate: the keep probability, one per layer, fixed or learned.
+        rate: the keep probability, one per layer, fixed or learned; a plain number is a drop rate.
     """
 
-    def __init__(self, rate: Rate) -> None:
+    needs_earlier_layers = True
+
+    def __init__(self, rate: Rate | float) -> None:
         super().__init__(rate)
-        if rate.entries:
+        if self.rate.entries:
             raise ValueError(
                 "rate has an entry for every edge; RandomWalk takes one rate per layer: make it "
                 "without entries, or use DropEdge or GraphDropConnect"
@@ -66,6 +68,16 @@ class RandomWalk(Sampler):
         later._previous = previous
         self._latest = (later,)
         return later
+
+    def row_factor(
+        self,
+        graph: Graph,
+        draw: Draw | None,
+        layer: int,
+        mask: Mask,  # noqa: ARG002
+    ) -> Tensor | None:
+        """How far the walk has reached each row: ``reached``."""
+        return self.reached(graph, draw, layer)
 
     def reached(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor | None:
         """How far the walk has reached each row before this layer, ``[num_dst, 1]``.

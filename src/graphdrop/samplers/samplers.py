@@ -6,7 +6,7 @@ import copy
 from typing import Self
 
 from graphdrop.draws import Sharing
-from graphdrop.rates import Rate
+from graphdrop.rates import BetaBernoulliRate, Rate
 from graphdrop.samplers.base import Sampler, check_blocks
 
 
@@ -20,8 +20,9 @@ class DropOut(Sampler):
     """
 
     sharing = Sharing.SOURCE
+    on_features = True
 
-    def __init__(self, rate: Rate, *, rescale: bool = True) -> None:
+    def __init__(self, rate: Rate | float, *, rescale: bool = True) -> None:
         super().__init__(rate, blocks=None, rescale=rescale)
 
 
@@ -33,7 +34,7 @@ class DropNode(Sampler):
 
     sharing = Sharing.SOURCE
 
-    def __init__(self, rate: Rate, *, rescale: bool = False) -> None:
+    def __init__(self, rate: Rate | float, *, rescale: bool = False) -> None:
         super().__init__(rate, blocks=1, rescale=rescale)
 
 
@@ -45,7 +46,7 @@ class DropEdge(Sampler):
 
     def __init__(
         self,
-        rate: Rate,
+        rate: Rate | float,
         *,
         symmetric: bool = True,
         self_loops: bool = True,
@@ -66,7 +67,8 @@ class GraphDropConnect(Sampler):
     .. math:: H' = \sum_i \mathfrak N(A \odot Z_i) \, H[:, i] \, W[i, :]
 
     Args:
-        rate: the keep probability, fixed or learned.
+        rate: the keep probability, fixed or learned; a plain number is a fixed drop rate, and
+            without one the rate is learned (``BetaBernoulliRate()``).
         blocks: number of contiguous blocks of features with a draw each; ``None`` for one per
             feature. The first layer of a network uses ``first_blocks``.
         first_blocks: blocks in a network's first layer, whose input is wide and sparse.
@@ -79,7 +81,7 @@ class GraphDropConnect(Sampler):
 
     def __init__(
         self,
-        rate: Rate,
+        rate: Rate | float | None = None,
         *,
         blocks: int | None = 2,
         first_blocks: int | None = 1,
@@ -89,7 +91,7 @@ class GraphDropConnect(Sampler):
         before_normalization: bool = False,
     ) -> None:
         super().__init__(
-            rate,
+            BetaBernoulliRate() if rate is None else rate,
             blocks=None if pairs else blocks,
             symmetric=symmetric,
             self_loops=self_loops,
@@ -98,6 +100,11 @@ class GraphDropConnect(Sampler):
         check_blocks("first_blocks", first_blocks)
         self.first_blocks = first_blocks
         self.pairs = pairs
+
+    @property
+    def needs_weights(self) -> bool:
+        """With ``pairs``, a draw belongs to an input and an output feature."""
+        return self.pairs
 
     def for_first_layer(self) -> Self:
         """A copy with ``first_blocks``; the general form stays general."""

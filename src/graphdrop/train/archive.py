@@ -17,6 +17,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+FORMAT = 2
+"""Written into every file; 1, which files from before 0.2 do not say, is read too."""
 _KEY = "graphdrop"
 _CHECKSUM = "sha256"
 
@@ -49,7 +51,7 @@ def sync_folder(folder: Path) -> None:
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Write tensors and what is to be known of them; the same content gives the same bytes."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    text = json.dumps(header, sort_keys=True)
+    text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
     # One key only: the order of several would change from run to run.
     metadata = {_KEY: json.dumps({"header": text, _CHECKSUM: _checksum(plain, text)})}
     replace_file(path, safetensors.torch.save(plain, metadata))
@@ -73,6 +75,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if _checksum(tensors, text) != expected:
         raise DamagedError(f"{path} was changed since it was written: its checksum is wrong")
     header: dict[str, Any] = json.loads(text)
+    if header.get("format", 1) > FORMAT:
+        raise DamagedError(f"{path} was written by a newer graphdrop: install that one to read it")
     return tensors, header
 
 

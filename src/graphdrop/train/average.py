@@ -51,3 +51,13 @@ class WeightAverage:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from these means."""
         self._mean = {name: mean.clone() for name, mean in state.items()}
+
+
+def check_averaged(model: nn.Module) -> None:
+    """Refuse a model whose buffers would belong to other weights than the mean."""
+    statistics = (getattr(module, "running_mean", None) for module in model.modules())
+    if any(one is not None for one in statistics):
+        raise ValueError(
+            "train.average is set, but the model has batch normalization, whose statistics "
+            "would be those of other weights than the mean: leave it at 0"
+        )

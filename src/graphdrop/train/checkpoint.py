@@ -10,14 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphdrop.nn.methods import Blueprint, NamedGCN
+from graphdrop.config import Config
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.sampled import sampled
 from graphdrop.train import archive
+from graphdrop.train.building import build_model, describe_model
 from graphdrop.train.provenance import versions
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
 DAMAGED = "damaged.safetensors"
-STATE = "state"
-"""The kind of a file that has the state of an attached model."""
+ESTIMATOR = "estimator"
+"""Under which a `GCN` has its estimator in its state."""
 
 Contents = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -61,38 +64,40 @@ def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
 
 
 def save(model: nn.Module, path: str | Path, **header: Any) -> None:
-    """Write a trained network to one file that `load` builds it from.
+    """Write a model to one file that `load` brings back: its state, and what its answers need.
 
     Args:
-        model: a network that was built by the name of its method (`Trainer.model`).
+        model: a `GCN`, a model that `attach` was called on, or a module with layers such as
+            `SampledGCNConv` in it.
         path: the file, best ending in `.safetensors`; the folder must exist.
         header: more to be known of it, as JSON values.
     """
-    if not isinstance(model, NamedGCN):
-        raise TypeError(
-            f"model is a {type(model).__name__}: save takes a network built by the name of its "
-            "method, such as Trainer(...).model; for others use torch.save(model.state_dict(), ...)"
-        )
-    write_model(Path(path), model.blueprint, model.state_dict(), header)
+    write_model(Path(path), model, model.state_dict(), header)
 
 
 def write_model(
-    path: Path, blueprint: Blueprint | None, state: Mapping[str, Tensor], header: Mapping[str, Any]
+    path: Path, model: nn.Module, state: Mapping[str, Tensor], header: Mapping[str, Any]
 ) -> None:
-    """`save`, for a state that is not the network's present one, or of a model of the user's."""
-    about = {"kind": STATE, "versions": versions()}
-    if blueprint is not None:
-        about |= {"kind": "model", "blueprint": blueprint.as_json()}
-    archive.write(path, state, {**header, **about})
+    """`save`, for a state that is not the model's present one."""
+    about = {"defaults": sampled(model).defaults.as_json(), "versions": versions()}
+    archive.write(path, state, {**header, **describe_model(model), **about})
 
 
-def load(path: str | Path) -> NamedGCN:
-    """The network in a file that `save` wrote, or the selected one in a run's folder."""
-    return load_with_header(path)[0]
+def load(path: str | Path, model: nn.Module | None = None) -> Any:
+    """The model in a file that `save` wrote, or the selected one in a run's folder.
+
+    Args:
+        path: the file, or the folder of a run.
+        model: a freshly built model of the same architecture, where only you can build it: a
+            sampler is attached to it as the saved one had it, and it gets the saved state.
+    """
+    return load_with_header(path, model)[0]
 
 
-def load_with_header(path: str | Path) -> tuple[NamedGCN, dict[str, Any]]:
-    """`load`, and what the file says about the network."""
+def load_with_header(
+    path: str | Path, model: nn.Module | None = None
+) -> tuple[Any, dict[str, Any]]:
+    """`load`, and what the file says about the model."""
     path = Path(path)
     if path.is_dir():
         path = path / BEST
@@ -102,16 +107,37 @@ def load_with_header(path: str | Path) -> tuple[NamedGCN, dict[str, Any]]:
             "that has got as far as its first evaluation"
         )
     tensors, header = archive.read(path)
-    if header.get("kind") == STATE:
-        raise ValueError(
-            f"{path} is the state of a model of your own, which only you can build: build it, call "
-            "attach, and give model.load_state_dict(safetensors.torch.load_file(path))"
-        )
-    if header.get("kind") != "model":
+    if header.get("kind") == "training":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
-    model = Blueprint.from_json(header["blueprint"]).build()
-    model.load_state_dict(tensors)
+    model = build_model(path, header, model)
+    load_state(model, tensors)
+    sampled(model).defaults = _defaults(header)
     return model.eval(), header
+
+
+def load_state(
+    model: nn.Module, state: Mapping[str, Tensor], estimator: Mapping[str, Tensor] | None = None
+) -> None:
+    """Give a model its state; before 0.2 that of a network's estimator stood beside it."""
+    own = {f"{ESTIMATOR}.{n}": value for n, value in (estimator or {}).items()}
+    missing, unexpected = model.load_state_dict({**state, **own}, strict=False)
+    missing = [name for name in missing if not name.startswith(f"{ESTIMATOR}.")]
+    if missing or unexpected:
+        wrong = [f"no {name}" for name in missing]
+        wrong += [f"{name}, which it lacks" for name in unexpected]
+        raise ValueError(
+            f"the state is not that of this {type(model).__name__}: the file has "
+            f"{', '.join(wrong[:3])}; build the model as it was when it was saved"
+        )
+
+
+def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:
+    """How the saved model predicts; files from before 0.2 have it in the settings of their run."""
+    if "defaults" in header:
+        return PredictionDefaults.from_json(header["defaults"])
+    if "config" in header:
+        return PredictionDefaults.of(Config.model_validate(header["config"]))
+    return PredictionDefaults()
 
 
 def joined(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,20 +28,19 @@ from torch.nn.utils import get_total_norm
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.data import Dataset
-from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find
-from graphdrop.samplers import Drawn
+from graphdrop.inference import Predictive, predict
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find, named_estimator
+from graphdrop.nn.sampled import Estimate, SampledModel, sampled
+from graphdrop.samplers import Draw
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
 from graphdrop.train.agreement import disagreement
-from graphdrop.train.attached import check_attached
-from graphdrop.train.average import WeightAverage
+from graphdrop.train.average import WeightAverage, check_averaged
 from graphdrop.train.evaluation import Scores
 from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
 from graphdrop.train.selection import Selection
-
-if TYPE_CHECKING:
-    from graphdrop.nn.attach import Handle
 
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
@@ -83,8 +82,9 @@ class Trainer:
             memory.
         resume: go on with the run in the folder, if there is one.
         progress: how the run is shown; by default a bar on a terminal.
-        model: a model of your own with a sampler attached, to be trained in place of the one that
-            `config.model` describes, with the estimator that `attach` was given.
+        model: a model of your own, with a sampler attached or with sampled layers in it, to be
+            trained in place of the one that `config.model` describes, with its own estimator
+            unless `config.train.estimator` names one.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Trainer:
         inputs.check_name(dataset, config.data)
         self.config, self.dataset = config, dataset
         self.progress = progress or Progress()
-        self.data = inputs.prepared(dataset.data, config.data)
+        self.data = dataset.data
         self.fingerprint = provenance.fingerprint(dataset.data)
         split = dataset.split
         parts = {"train": split.train, "validation": split.val, "test": split.test}
@@ -112,15 +112,18 @@ class Trainer:
                 raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
         self.labels = self.data.y[self.rows["train"]]
 
-        self.attached: Handle | None = None
-        self.model: Any  # a NamedGCN, or the caller's own
-        if model is None:
-            self.model = self._built()
-        else:
-            self._take(model)
-        self.objective = Objective(config.objective, self.model, len(self.labels))
+        self.model: Any = self._built() if model is None else model
+        self.engine: SampledModel = sampled(self.model)
+        self.engine.defaults = PredictionDefaults.of(config)
+        if model is not None and config.train.estimator != "method":
+            asked = config.train.estimator, config.model.temperature
+            self.engine.estimator = named_estimator(*asked)
+        self.inputs = self.engine.defaults.inputs(self.data)
+        self.objective = Objective(config.objective, self.engine, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average
         self.optimizer = torch.optim.Adam(self.model.parameters(), rate, fused=True)
+        if decay:
+            check_averaged(self.model)
         self.average = WeightAverage(self.model, decay) if decay else None
 
         self.epoch = self.current = 0
@@ -143,17 +146,8 @@ class Trainer:
         edges = self.dataset.graph.num_edges if find(settings.method).local else 0
         sizes = int(self.data.x.shape[1]), self.dataset.num_classes, edges
         model = Blueprint(settings, *sizes).build(self.config.seed)
-        self.estimator = estimator(settings, self.config.train.estimator)
-        model.temperature = self.estimator.temperature if self.estimator else None
+        model.estimator = estimator(settings, self.config.train.estimator)
         return model
-
-    def _take(self, model: nn.Module) -> None:
-        """Train a model that has a sampler attached."""
-        from graphdrop.nn.attach import Handle  # noqa: PLC0415 - PyG's layers take seconds to import
-
-        check_attached(model, self.config)
-        self.model, self.attached = model, Handle(model)
-        self.estimator = None  # the handle's, whose state is the model's
 
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""
@@ -191,11 +185,8 @@ class Trainer:
         """One step of Adam; the terms of its loss by name."""
         self.model.train()
         with self._working():
-            if self.attached:
-                terms = self.objective(*self._attached_pass(), self.epoch)
-            else:
-                nll, agree, tape = self._pass()
-                terms = self.objective(nll, tape, self.epoch) | agree
+            found, agree = self._pass()
+            terms = self.objective(found.loss, found.tape, self.epoch) | agree
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
         for name, value in values.items():
@@ -212,51 +203,34 @@ class Trainer:
             self.average.take(self.current)
         return {"loss": float(loss.detach()), **values}
 
-    def _pass(self) -> tuple[Tensor, dict[str, Tensor], list[Drawn]]:
-        """The NLL of the training nodes, the agreement term if any, and what the first pass drew.
+    def _pass(self) -> tuple[Estimate, dict[str, Tensor]]:
+        """The NLL of the training nodes with what the first pass drew, and the agreement term.
 
         The NLL carries the gradients of both, since an estimator weighs them together.
         """
-        model, settings = self.model, self.config.objective
-        draw, train = model.next_draw(), self.rows["train"]
-        agreed, tapes = list[Tensor](), list[list[Drawn]]()
-        passes = max(self.config.train.passes, 2 if settings.agree else 1)
+        settings, train = self.config.objective, self.rows["train"]
+        agreed = list[Tensor]()
 
-        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            own: list[list[Drawn]] = [[] for _ in range(passes)]
-            outputs = model.samples(
-                self.data.x,
-                self.data.edge_index,
-                self.data.get("edge_weight"),
-                rows=None if settings.agree else train,
-                draws=[
-                    replace(draw, sample=sample, antithetic=antithetic, tape=tape)
-                    for sample, tape in enumerate(own)
-                ],
-            )
-            with model.sharing_first_product():
-                logits = list(outputs)
+        def compute(draws: Sequence[Draw]) -> Tensor:
+            rows = None if settings.agree else train
+            logits = list(self.engine.samples(self.inputs, draws, rows, training=True))
             labelled = [one[train] if settings.agree else one for one in logits]
             loss = torch.stack([cross_entropy(one, self.labels) for one in labelled]).mean()
             if settings.agree:
                 agreed.append(settings.agree * disagreement(logits, settings.sharpen))
                 loss = loss + agreed[-1]
-            tapes.extend(own)
-            return loss, [drawn for tape in own for drawn in tape]
+            return loss
 
-        loss = self.estimator.loss(run) if self.estimator else run(antithetic=False)[0]
+        passes = max(self.config.train.passes, 2 if settings.agree else 1)
+        loss, tape = self.engine.estimate(compute, passes)
         if not agreed:
-            return loss, {}, tapes[0]
+            return Estimate(loss, tape), {}
         agree = agreed[0].detach()
-        return loss - agree, {"agree": agree}, tapes[0]
+        return Estimate(loss - agree, tape), {"agree": agree}
 
-    def _attached_pass(self) -> tuple[Tensor, list[list[Drawn]]]:
-        """The same of an attached model, and what each of its layers drew."""
-        handle = self.attached
-        assert handle is not None  # noqa: S101
-        return handle.loss(
-            lambda: cross_entropy(handle.call(self.data)[self.rows["train"]], self.labels)
-        )
+    def predict(self, rows: Tensor, samples: int | None = None) -> Predictive:
+        """The predictive distribution of some nodes by the present state, as the settings say."""
+        return predict(self.model, self.data, samples, rows=rows)
 
     def _evaluate(self) -> dict[str, Any]:
         """Score the present state on the validation nodes, and keep it if it is the best."""
@@ -264,10 +238,8 @@ class Trainer:
         rows, settings = self.rows["validation"], self.config.train
         labels = self.data.y[rows]
         with self._working():
-            prediction = evaluation.predictive(
-                self.model, self.data, self.config, rows=rows, samples=settings.samples
-            )
-            predicted = evaluation.decided(prediction, self.config)
+            prediction = self.predict(rows, settings.samples)
+            predicted = prediction.predicted
             accuracy = evaluation.accuracy(predicted, labels)
             nll = float(metrics.nll(prediction.probabilities, labels))
         self.right.append(predicted == labels)
@@ -275,24 +247,25 @@ class Trainer:
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {
             "validation": {"accuracy": accuracy, "nll": nll},
-            "drop_rates": evaluation.drop_rates(self.model),
+            "drop_rates": self._drop_rates(),
         }
 
+    def _drop_rates(self) -> list[float | None]:
+        return list(self.engine.drop_rates().values())
+
     def _conclude(self) -> Result:
-        self.model.load_state_dict(self.best)
+        checkpoint.load_state(self.model, self.best)
         self.model.eval()
         scores = {
             name: evaluation.score(
-                evaluation.predictive(self.model, self.data, self.config, rows=self.rows[name]),
-                self.data.y[self.rows[name]],
-                self.config,
+                self.predict(self.rows[name]), self.data.y[self.rows[name]], self.config
             )
             for name in ("validation", "test")
         }
         self.seconds = round(time.monotonic() - self._started, 3)
         result = Result(
             **scores,
-            drop_rates=evaluation.drop_rates(self.model),
+            drop_rates=self._drop_rates(),
             selected_epoch=self.selection.epoch,
             epochs=self.epoch,
             seconds=self.seconds,
@@ -319,13 +292,11 @@ class Trainer:
         about = self._provenance()
         if self.best:
             selected = {"epoch": self.selection.epoch, **about}
-            blueprint = getattr(self.model, "blueprint", None)
-            checkpoint.write_model(path / checkpoint.BEST, blueprint, self.best, selected)
+            checkpoint.write_model(path / checkpoint.BEST, self.model, self.best, selected)
         states = {
             "model": state,
             "best": self.best,
             "optimizer": checkpoint.optimizer_state(self.optimizer),
-            "estimator": self.estimator.state_dict() if self.estimator else {},
             "average": self.average.state_dict() if self.average is not None else {},
         }
         header = {
@@ -353,11 +324,10 @@ class Trainer:
             if version != (then := header["versions"].get(package)):
                 self.progress.say(f"{package} was {then} and is {version}: bits may differ")
         states = checkpoint.parted(tensors)
-        self.model.load_state_dict(states["model"])
+        checkpoint.load_state(self.model, states["model"], states.get("estimator"))
         self.best = states.get("best", {})
-        checkpoint.restore_optimizer(self.optimizer, states["optimizer"])
-        if self.estimator is not None:
-            self.estimator.load_state_dict(states.get("estimator", {}))
+        moments = states.get("optimizer") or states.get("optimiser", {})  # so called before 0.2
+        checkpoint.restore_optimizer(self.optimizer, moments)
         if self.average is not None:
             self.average.load_state_dict(states.get("average", {}))
         self.epoch, self.finished = header["epoch"], header["finished"]

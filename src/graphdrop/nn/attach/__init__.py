@@ -1,5 +1,6 @@
 """`attach`: make any PyTorch Geometric model sample its connections."""
 
-from graphdrop.nn.attach.handle import Handle, attach
+from graphdrop.nn.attach.attaching import attach
+from graphdrop.nn.handle import Handle
 
 __all__ = ["Handle", "attach"]

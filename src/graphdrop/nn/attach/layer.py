@@ -16,19 +16,18 @@ from torch import Tensor, nn
 from torch_geometric.nn import conv
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.estimators import Estimator
 from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
 from graphdrop.nn.attach.masking import Masking, weighted_features
+from graphdrop.nn.handle import NAME
+from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.samplers import Draw, Sampler
 
-NAME = "graphdrop"
-"""Under which a layer has its `MaskedLayer`, and a state dict its rates."""
 METHODS = ("forward", "propagate", "message")
 CALL_SHIFT = 32
 """A layer that propagates more than once in a pass draws from a stream of its own each time."""
 
 
-class MaskedLayer(nn.Module):
+class MaskedLayer(SampledLayer):
     """The sampler of one layer, and the methods that apply it.
 
     Args:
@@ -40,8 +39,7 @@ class MaskedLayer(nn.Module):
         cache: shared by the layers of a model.
     """
 
-    stream: Tensor
-    dropout = None  # it samples nothing beside
+    number: int
 
     def __init__(
         self,
@@ -55,17 +53,12 @@ class MaskedLayer(nn.Module):
     ) -> None:
         super().__init__()
         self._layer = (layer,)  # in a tuple, or it would be a child of its child
-        self.sampler: Sampler | None = sampler
+        self.sampler = sampler
         self.number = number
         self.temperature = temperature
-        self.register_buffer("stream", torch.tensor([seed & (2**63 - 1), 0]))
-        self.estimator: Estimator | None = None
-        """Of the whole model, in its first layer only."""
-        self.goes_on = {"dropout": False, "batch_statistics": False}
-        """What of the model's own does not stop in a Monte Carlo sample, in its first layer."""
+        self.start_stream(seed)
         self._cache = cache
         self._before: dict[str, Any] = {}
-        self._asked: list[Draw | None] = []  # innermost last; empty where nobody asks
         self._draw: Draw | None = None
         self._inside = self._apart = False
         self._calls = self._masked = 0
@@ -76,6 +69,12 @@ class MaskedLayer(nn.Module):
     def layer(self) -> Any:
         """The PyG layer."""
         return self._layer[0]
+
+    @property
+    def owner(self) -> nn.Module:
+        """The PyG layer, which has the weights."""
+        owner: nn.Module = self.layer
+        return owner
 
     # Put into a layer, and taken out again
 
@@ -114,24 +113,16 @@ class MaskedLayer(nn.Module):
 
     # Which random numbers
 
-    def ask(self, draw: Draw | None) -> None:
+    def ask(self, draw: Draw | None, number: int) -> None:
         """From now on use this draw, or the expectation, until `stop_asking`."""
-        self._asked.append(draw)
+        super().ask(draw, number)
         self._calls = 0
-
-    def stop_asking(self) -> None:
-        """End what the last `ask` began."""
-        self._asked.pop()
 
     def _next_draw(self) -> Draw | None:
-        if self._asked:
-            return self._asked[-1]
-        self._calls = 0
-        if not self.layer.training:
-            return None
-        seed, step = self.stream.tolist()
-        self.stream[1] += 1
-        return Draw(seed, step, temperature=self.temperature)
+        if not self._asked:
+            self._calls = 0
+        draw, _ = self.next_draw(training=self.layer.training)
+        return draw
 
     # What the layer calls
 
@@ -175,7 +166,7 @@ class MaskedLayer(nn.Module):
         number = self.number | self._calls << CALL_SHIFT
         self._calls += 1
         weights = self._weights[0] if self._weights else None
-        if weights is not None and (self.sampler is None or self.sampler.blocks == 1):
+        if weights is not None and self.sampler is not None and self.sampler.blocks == 1:
             options["x"], weights = weights(options["x"]), None  # they touch no mask
         both = ends(edge_index, self.layer.flow)
         out = self._summed(both, draw, number, options) if not arguments else None
@@ -209,8 +200,10 @@ class MaskedLayer(nn.Module):
 
     def _mask(self, edges: Edges, draw: Draw | None, number: int) -> Masking:
         sampler = self.sampler
-        if sampler is None or (draw is None and sampler.rescale):
-            return Masking(edges, None, None, draw)
+        assert sampler is not None  # noqa: S101 - what it was made with
+        keeps_all = sampler.rescale if draw is None else draw.keeps_all
+        if keeps_all:
+            return Masking(edges, None, None, draw, self.number)
         mask = sampler.mask(edges.graph, draw, number)
         if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:
             raise ValueError(
@@ -218,8 +211,8 @@ class MaskedLayer(nn.Module):
                 f"passes {edges.graph.num_edges} messages, the self-loops it adds included: make "
                 "a rate of that size, or one that all edges share"
             )
-        scale = 1.0 / torch.sigmoid(mask.keep_logit) if sampler.rescale else None
-        return Masking(edges, mask, scale, draw)
+        scale = sampler.row_factor(edges.graph, draw, number, mask)
+        return Masking(edges, mask, scale, draw, self.number)
 
     def _summed(
         self, both: Ends, draw: Draw | None, number: int, options: dict[str, Any]

@@ -83,6 +83,8 @@ class Masking(NamedTuple):
     scale: Tensor | None
     """What kept messages are multiplied by."""
     draw: Draw | None
+    layer: int
+    """The number of the layer."""
 
     def summed(self, terms: Terms) -> Tensor:
         """The masked sum or mean, `[rows, features]`, without a message ever being made."""
@@ -117,7 +119,7 @@ class Masking(NamedTuple):
 
     def _record(self, features: int) -> None:
         if self.draw is not None and self.mask is not None:
-            self.draw.record(self.mask, self.edges.graph, features)
+            self.draw.record(self.mask, self.edges.graph, features, self.layer)
 
     def _scaled(self, out: Tensor) -> Tensor:
         return out if self.scale is None else out * self.scale

@@ -1,0 +1,51 @@
+"""A prediction as a person reads it: as a table, and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import pandas
+
+    from graphdrop.inference.classes import Predictive
+
+SHOWN = 5
+"""Nodes that a notebook shows."""
+
+
+def most_uncertain(uncertainty: Tensor, k: int) -> Tensor:
+    """The rows of the ``k`` largest entries, the largest first; of equal ones the first."""
+    if k < 0:
+        raise ValueError(f"k is {k}: it takes a number of nodes, 0 or more")
+    return uncertainty.argsort(descending=True, stable=True)[:k]
+
+
+def table(columns: Mapping[str, Tensor]) -> pandas.DataFrame:
+    """Columns of one length as a pandas table, or an error that says how to get pandas."""
+    try:
+        import pandas  # noqa: PLC0415 - not installed with us
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas() needs pandas, which is not installed: run `pip install pandas`"
+        ) from error
+    return pandas.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
+
+
+def html_table(answer: Predictive) -> str:
+    """What is predicted for the least certain nodes, as HTML."""
+    nodes = answer.most_uncertain(SHOWN)
+    probabilities = answer.probabilities.amax(1)
+    rows = "".join(
+        f"<tr><td>{node}</td><td>{int(answer.predicted[node])}</td>"
+        f"<td>{float(probabilities[node]):.3f}</td><td>{float(answer.entropy[node]):.3f}</td></tr>"
+        for node in nodes.tolist()
+    )
+    return (
+        f"<p><code>{escape(repr(answer))}</code></p><p>The least certain nodes:</p>"
+        "<table><thead><tr><th>node</th><th>class</th><th>probability</th><th>entropy</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table>"
+    )

@@ -1,0 +1,120 @@
+"""`attach` puts a sampler into every layer of a model, and its `Handle` trains and undoes it.
+
+    handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
+    optimizer = torch.optim.Adam(model.parameters())  # the rates are among them
+
+Then add `weight * handle.kl()` to the loss of every step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch_geometric.nn.conv import MessagePassing
+
+from graphdrop.estimators import Concrete, Estimator
+from graphdrop.nn.attach.edges import EdgeCache
+from graphdrop.nn.attach.layer import MaskedLayer
+from graphdrop.nn.description import described
+from graphdrop.nn.handle import Handle
+from graphdrop.nn.sampled_layer import SampledLayer
+from graphdrop.samplers import Sampler
+
+
+def attach(
+    model: nn.Module,
+    sampler: Sampler,
+    estimator: Estimator | None = None,
+    *,
+    sample_dropout: bool = False,
+    batch_statistics: bool = False,
+    seed: int | None = None,
+) -> Handle:
+    """Sample the connections of every message passing layer of a model, in place.
+
+    Each layer gets a copy of the sampler with a rate of its own, as parameters of the model: build
+    the optimizer afterwards. In training every call of a layer draws fresh masks; after `eval()`
+    messages are multiplied by the expected keep probability.
+
+    Args:
+        model: any module with PyG's `MessagePassing` layers in it, or such a layer itself.
+        sampler: draws the connections.
+        estimator: how a gradient reaches a learned rate; by default `Concrete()`. With any other
+            train through `Handle.backward`.
+        sample_dropout: a Monte Carlo sample also draws the model's own DropOut.
+        batch_statistics: a Monte Carlo sample normalizes by the statistics of its batch, as
+            BatchNorm does in training, instead of the running ones.
+        seed: of the masks; by default what `torch.manual_seed` was given.
+    """
+    _check_sampler(sampler)
+    if any(isinstance(module, SampledLayer) for module in model.modules()):
+        raise ValueError("model has a sampler attached already: call remove() on its handle first")
+    layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
+    if not layers:
+        raise ValueError(
+            f"model must have MessagePassing layers of PyG; {type(model).__name__} has none"
+        )
+    if estimator is None and any(True for _ in sampler.rate.parameters()):
+        estimator = Concrete()
+    if not isinstance(estimator, Estimator | None):
+        raise TypeError(f"estimator must be one such as ARM(); got {type(estimator).__name__}")
+    temperature = None if estimator is None else estimator.temperature
+    seed = torch.initial_seed() if seed is None else seed
+    cache = EdgeCache()
+    first = _level(next(iter(layers)))
+    for number, (name, layer) in enumerate(layers.items()):
+        if _level(name) == first:
+            own = sampler.for_first_layer()
+            if number:  # a layer of another relation
+                own.rate.reset_parameters()
+        else:
+            own = sampler.for_later_layer()
+        device = next((p.device for p in layer.parameters()), None)
+        masked = MaskedLayer(
+            layer, own, number=number, temperature=temperature, seed=seed, cache=cache
+        ).to(device)
+        if number == 0:
+            masked.estimator = estimator
+            masked.sample_dropout = sample_dropout
+            masked.batch_statistics = batch_statistics
+            masked.description = {
+                "sampler": described(sampler),
+                "estimator": None if estimator is None else described(estimator),
+                "sample_dropout": sample_dropout,
+                "batch_statistics": batch_statistics,
+                "seed": seed,
+            }
+        masked.train(layer.training)
+        masked.install()
+    return Handle(model)
+
+
+def _level(name: str) -> str:
+    """A name that the layers of all relations share: PyG names them as `author__writes__paper`."""
+    parent, _, key = name.rpartition(".")
+    return parent if "__" in key else name
+
+
+def _check_sampler(sampler: Sampler) -> None:
+    """Raise unless the sampler's masks multiply messages."""
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
+            f"got {type(sampler).__name__}"
+        )
+    if sampler.before_normalization:
+        raise ValueError(
+            "sampler has before_normalization=True, but an attached layer normalizes its edges "
+            "itself, before masks can act: use before_normalization=False, or graphdrop.GCN"
+        )
+    if sampler.needs_earlier_layers or sampler.reads_edges:
+        kind = type(sampler if sampler.needs_earlier_layers else sampler.rate).__name__
+        raise ValueError(
+            f"sampler is or has a {kind}, which needs to know the layers before it or the features "
+            "of nodes; an attached layer knows its messages alone: use graphdrop.GCN"
+        )
+    if sampler.needs_weights:
+        raise ValueError(
+            "sampler has pairs=True, a mask for every input and output feature, which needs the "
+            "layer's weights: use blocks=None, a mask per feature, or graphdrop.GCN"
+        )

@@ -1,0 +1,156 @@
+"""``Handle``: a module with sampled layers somewhere in it, as prediction and training know it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphdrop.estimators import Estimator
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.sampled import SampledModel
+from graphdrop.nn.sampled_layer import SampledLayer
+from graphdrop.nn.state import buffers_kept, call, predicting, seeded
+from graphdrop.samplers import Draw
+
+NAME = "graphdrop"
+"""Under which an attached layer has its sampler, and a state dict its rates."""
+
+_one_at_a_time = threading.RLock()  # a pass in evaluation changes the modes of a model
+
+
+class Handle(SampledModel):
+    """The sampled layers of a module. It holds nothing itself: a copy of the module has its own.
+
+    Args:
+        model: a module that ``attach`` was called on, or one that has layers such as
+            ``SampledGCNConv`` in it.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        found = [(n, m) for n, m in model.named_modules() if isinstance(m, SampledLayer)]
+        if not found:
+            raise ValueError(
+                f"{type(model).__name__} has no layer that samples its connections: call "
+                "attach(model, sampler), or build it with graphdrop.nn.SampledGCNConv"
+            )
+        self.model = model
+        self.layers = {name.removesuffix(NAME).removesuffix("."): m for name, m in found}
+        """The sampled layers by their name in the module."""
+        if len({number for number, _ in self.numbered_layers()}) < len(found):
+            raise ValueError(
+                f"{type(model).__name__} has layers that were attached apart or copied, whose "
+                "draws would be the same: remove() them, and attach to the whole model at once"
+            )
+        self._first = found[0][1]
+
+    @property
+    def module(self) -> nn.Module:
+        """The module itself."""
+        return self.model
+
+    def sampled_layers(self) -> dict[str, SampledLayer]:
+        """The layers that draw, by their name in the module."""
+        return self.layers
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """How a gradient reaches the rates."""
+        return self._first.estimator
+
+    @estimator.setter
+    def estimator(self, estimator: Estimator | None) -> None:
+        self._first.estimator = estimator
+        for layer in self.layers.values():
+            layer.temperature = None if estimator is None else estimator.temperature
+
+    @property
+    def defaults(self) -> PredictionDefaults:
+        """How the model predicts unless ``predict`` is told otherwise."""
+        return self._first.defaults
+
+    @defaults.setter
+    def defaults(self, defaults: PredictionDefaults) -> None:
+        self._first.defaults = defaults
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The parameters of the rates, which are among the model's own too."""
+        for layer in self.layers.values():
+            if layer.sampler is not None:
+                yield from layer.sampler.parameters()
+
+    def remove(self) -> None:
+        """Give every attached layer back as it was; its weights stay as trained."""
+        for layer in self.layers.values():
+            layer.uninstall()
+        self.layers = {}
+
+    def next_draw(self) -> Draw:
+        """A draw for the next training step of all layers; the counters are saved with them."""
+        streams = [layer.stream for layer in self.layers.values() if layer.stream is not None]
+        seed, _ = streams[0].tolist()
+        step = max(int(stream[1]) for stream in streams)
+        for stream in streams:
+            stream[1] = step + 1
+        return Draw(seed, step, temperature=self._first.temperature)
+
+    @contextmanager
+    def drawing(self, draw: Draw | None) -> Iterator[None]:
+        """Within it, passes use this draw, or for ``None`` the expectation, in training or not.
+
+        The model's own DropOut draws from it too: the same draw gives the same output.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(seeded(draw))
+            for number, layer in self.numbered_layers():
+                layer.ask(draw, number)
+                stack.callback(layer.stop_asking)
+            yield
+
+    def call(self, data: Any) -> Tensor:
+        """The model's output on a PyG ``Data``, whose attributes are the arguments of forward."""
+        return call(self.model, data)
+
+    def samples(
+        self,
+        data: Any,
+        draws: Iterable[Draw | None],
+        rows: Tensor | None = None,
+        *,
+        training: bool = False,
+    ) -> Iterator[Tensor]:
+        """The outputs on a PyG ``Data`` of several draws, one by one.
+
+        In evaluation, what ``attach`` was told about DropOut and BatchNorm holds for draws; the
+        expectation, ``None``, is without any chance.
+        """
+        for draw in draws:
+            if training:
+                with self.drawing(draw):
+                    out = self.call(data)
+            else:
+                chance = draw is not None and not draw.keeps_all
+                modes = predicting(
+                    self.model,
+                    dropout=chance and self._first.sample_dropout,
+                    batch_statistics=chance and self._first.batch_statistics,
+                )
+                with _one_at_a_time, modes, self.drawing(draw):
+                    out = self.call(data)
+            yield out if rows is None else out[rows]
+
+    @contextmanager
+    def _another_pass(self, *, first: bool) -> Iterator[None]:
+        if first:
+            yield
+            return
+        with buffers_kept(self.model):
+            yield
+
+    def __repr__(self) -> str:
+        rates = self.drop_rates().items()
+        shown = ", ".join(f"{n}: {'-' if r is None else f'{r:.3g}'}" for n, r in rates)
+        return f"{type(self).__name__}({type(self.model).__name__}, drop rates {{{shown}}})"

@@ -1,0 +1,360 @@
+"""The planner of a graph convolution: in which order it is computed, and what passes share.
+
+    H'[v] = sum_b ( sum_u A[v, u] z[v, u, b] H[u, b] ) W[b, :] + c
+
+Neighbors are summed before or after the product with the weights, whichever costs less; several
+passes go side by side in one walk over the edges where nothing but the mask sets them apart; and
+the product of an input with the weights, which no mask touches, is made once for all passes.
+"""
+
+# ruff: noqa: PLR0917 - the steps of a layer take what is drawn and what is shared one by one
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, first_uniforms
+from graphdrop.graph import Graph
+from graphdrop.kernels import aggregate, aggregate_samples
+from graphdrop.nn.features import SparseFeatures, drop_dense
+from graphdrop.samplers import Draw, Sampler
+
+if TYPE_CHECKING:
+    from graphdrop.nn.conv import SampledGCNConv
+
+MULTIPLY_COST = 0.6
+"""A multiplication in a dense product, in units of one float summed by ``aggregate``."""
+COLUMNS = 16
+"""Dense products are made with a multiple of so many columns: BLAS takes longer for 7 of them."""
+LEAST_WIDTH = 64
+"""Where an edge has several blocks, one of fewer features than this costs as much."""
+PAIR_BYTES = 1 << 30
+MAX_SPARSE_BLOCKS = 64
+DROPOUT_STREAM = 1 << 20
+"""Added to the layer's number: a layer's DropOut and its sampler draw from different streams."""
+
+Features = Tensor | SparseFeatures
+
+
+class Order(StrEnum):
+    """Whether neighbors are summed before or after the dense product."""
+
+    AUTO = "auto"
+    """Whatever costs less."""
+    AGGREGATE_FIRST = "aggregate-first"
+    TRANSFORM_FIRST = "transform-first"
+
+
+class LayerPass(NamedTuple):
+    """What one pass draws in one layer."""
+
+    draw: Draw | None
+    """``None`` for the expectation."""
+    number: int
+    """Of the layer."""
+    dropout: Mask | None
+    """Of the DropOut beside the sampler; ``None`` keeps every feature."""
+    sampler: Mask | None
+    """``None`` keeps every connection."""
+
+
+class SharedProduct:
+    """The product of an input with a layer's weights, for all passes that read the same input."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Features, Tensor] | None = None
+
+    def of(self, x: Features, weight: Tensor) -> Tensor:
+        """``X W``, made once for as long as ``x`` is the same object."""
+        if self._known is None or self._known[0] is not x:
+            self._known = x, _product(x, weight)
+        return self._known[1]
+
+
+def layer_passes(
+    layer: SampledGCNConv, graph: Graph, draws: Sequence[Draw | None], number: int
+) -> Iterator[LayerPass]:
+    """What each of several passes draws in a layer; the rates of many are drawn together."""
+    beside = [_without_dropout(draw, layer.sampler) for draw in draws]
+    dropouts = _masks(layer.dropout, graph, draws, number + DROPOUT_STREAM)
+    samplers = _masks(layer.sampler, graph, draws, number)
+    for draw, none, dropout, sampler in zip(draws, beside, dropouts, samplers, strict=True):
+        yield LayerPass(draw, number, None if none else dropout, sampler)
+
+
+def convolve(
+    layer: SampledGCNConv,
+    x: Features,
+    graph: Graph,
+    drawn: LayerPass,
+    shared: SharedProduct | None = None,
+) -> Tensor:
+    """One pass through a layer, ``[num_src, in]`` to ``[num_dst, out]``."""
+    mask, scale, sampler = drawn.sampler, None, layer.sampler
+    if layer.dropout is not None and drawn.dropout is not None:
+        x = _drop(x, layer.dropout, graph, drawn, drawn.dropout, beside=sampler is not None)
+    if sampler is not None and mask is not None:
+        if sampler.on_features:
+            x, mask = _drop(x, sampler, graph, drawn, mask), None
+        else:
+            mask, scale = _with_row_factor(sampler, graph, drawn, mask)
+            if drawn.draw is not None and mask is not None:
+                features = layer.in_channels * (layer.out_channels if sampler.needs_weights else 1)
+                drawn.draw.record(mask, graph, features, drawn.number)
+    bias = None if layer.bias is None else layer.bias.sum(0)
+    if scale is None:
+        return _propagate(layer, x, graph, mask, bias, shared)
+    out = _propagate(layer, x, graph, mask, None, shared) * scale
+    return out if bias is None else out + bias
+
+
+def convolve_several(
+    layer: SampledGCNConv,
+    inputs: Sequence[Features],
+    graph: Graph,
+    passes: Sequence[LayerPass],
+    *,
+    relu: bool,
+    shared: SharedProduct | None,
+) -> list[Tensor]:
+    """The outputs of several passes, followed by a relu or not.
+
+    Where nothing but the mask of a sum sets them apart, one walk over the edges makes them.
+    """
+    together = _side_by_side(layer, inputs, graph, passes, shared)
+    if together is not None:
+        return _sum_together(layer, inputs, graph, together, relu, shared)
+    outs = [
+        layer(x, graph, drawn=drawn, shared=shared) for x, drawn in zip(inputs, passes, strict=True)
+    ]
+    return [torch.relu(out) for out in outs] if relu else outs
+
+
+def takes_sparse(layer: SampledGCNConv) -> bool:
+    """Whether the input may be sparse: every block of features takes a product of its own."""
+    sampler = layer.sampler
+    if sampler is None or sampler.sharing is Sharing.SOURCE:
+        return True
+    return not sampler.needs_weights and (sampler.blocks or layer.in_channels) <= MAX_SPARSE_BLOCKS
+
+
+# The masks of passes
+
+
+def _without_dropout(draw: Draw | None, sampler: Sampler | None) -> bool:
+    """Whether a pass keeps every feature of the layer's input."""
+    return draw is not None and not draw.dropout and sampler is not None
+
+
+def _masks(
+    sampler: Sampler | None, graph: Graph, draws: Sequence[Draw | None], number: int
+) -> Iterator[Mask | None]:
+    """The mask of each pass; the rates of many passes are drawn together."""
+    if sampler is None or all(draw is not None and draw.keeps_all for draw in draws):
+        yield from (None for _ in draws)
+        return
+    together = [draw for draw in draws if draw is not None and not draw.keeps_all]
+    if len(together) < 2 or len(together) < len(draws) or sampler.rate.entries:
+        for draw in draws:
+            keeps_all = draw is not None and draw.keeps_all
+            yield None if keeps_all else sampler.mask(graph, draw, number)
+        return
+    first = sampler.mask(graph, together[0], number)
+    keys = [draw.key(number) for draw in together]
+    logits = first.keep_logit.expand(len(keys))
+    if sampler.rate.num_uniforms:
+        logits = sampler.rate.logit(first_uniforms(keys).to(sampler.rate.device))
+    yield from map(first.redrawn, keys, logits.unbind())
+
+
+def _with_row_factor(
+    sampler: Sampler, graph: Graph, drawn: LayerPass, mask: Mask
+) -> tuple[Mask | None, Tensor | None]:
+    """The mask of a sum, and what its rows are multiplied by.
+
+    What is divided by its keep probability has the unmasked sum as its expectation.
+    """
+    if sampler.rescale and mask.kind is Kind.MEAN:
+        return None, None
+    return mask, sampler.row_factor(graph, drawn.draw, drawn.number, mask)
+
+
+def _drop(
+    x: Features,
+    sampler: Sampler,
+    graph: Graph,
+    drawn: LayerPass,
+    mask: Mask,
+    *,
+    beside: bool = False,
+) -> Features:
+    """DropOut on the features themselves, the same as a mask shared by a node's edges."""
+    described, scale = _with_row_factor(sampler, graph, drawn, mask)
+    if described is None:
+        return x
+    if drawn.draw is not None:
+        drawn.draw.record(mask, graph, x.shape[1], drawn.number, beside=beside)
+    if isinstance(x, SparseFeatures):
+        dropped = x.drop(mask, graph.src_ids)
+        return dropped if scale is None else dropped.scaled(scale)
+    out = drop_dense(x, mask, graph)
+    return out if scale is None else out * scale
+
+
+# Several passes side by side
+
+
+def _side_by_side(
+    layer: SampledGCNConv,
+    inputs: Sequence[Features],
+    graph: Graph,
+    passes: Sequence[LayerPass],
+    shared: SharedProduct | None,
+) -> list[Mask] | None:
+    """The masks, if the passes can be made together and nobody would see a difference."""
+    sampler, own = layer.sampler, [one.sampler for one in passes if one.sampler is not None]
+    if (
+        len(own) < max(2, len(passes))
+        or sampler is None
+        or not sampler.only_masks
+        or any(one.dropout is not None for one in passes)
+        or layer._forward_hooks
+        or layer._forward_pre_hooks
+        or any(one.draw is None or one.draw.tape is not None for one in passes)
+        or torch.is_grad_enabled()
+    ):
+        return None
+    blocks = own[0].draws_per_edge(layer.in_channels)
+    if shared is not None and blocks == 1:
+        return [replace(mask, blocks=1) for mask in own]
+    sparse = isinstance(inputs[0], SparseFeatures)
+    return None if sparse or _transforms_first(layer, graph, blocks) else own
+
+
+def _sum_together(
+    layer: SampledGCNConv,
+    inputs: Sequence[Features],
+    graph: Graph,
+    masks: Sequence[Mask],
+    relu: bool,
+    shared: SharedProduct | None,
+) -> list[Tensor]:
+    bias = None if layer.bias is None else layer.bias.sum(0)
+    if shared is not None and masks[0].draws_per_edge(layer.in_channels) == 1:
+        products = [shared.of(x, layer.weight) for x in inputs]
+        if relu:
+            bias = layer.weight.new_zeros(layer.out_channels) if bias is None else bias
+            return aggregate_samples(graph, products, masks, rectified_with=bias)
+        sums = aggregate_samples(graph, products, masks)
+        return sums if bias is None else [out.add_(bias) for out in sums]
+    sums = aggregate_samples(graph, cast("Sequence[Tensor]", inputs), masks)
+    weight, bias = _padded(layer.weight, bias)
+    outs = [_dense_product(x, weight, bias)[:, : layer.out_channels] for x in sums]
+    return [torch.relu_(out) for out in outs] if relu else outs
+
+
+# The order of work
+
+
+def _propagate(
+    layer: SampledGCNConv,
+    x: Features,
+    graph: Graph,
+    mask: Mask | None,
+    bias: Tensor | None,
+    shared: SharedProduct | None,
+) -> Tensor:
+    blocks = 1 if mask is None else mask.draws_per_edge(layer.in_channels)
+    shares = shared is not None and blocks == 1
+    if mask is not None and layer.sampler is not None and layer.sampler.needs_weights:
+        out = _propagate_pairs(layer, x, graph, mask)
+    elif shares or isinstance(x, SparseFeatures) or _transforms_first(layer, graph, blocks):
+        out = _transform_first(layer, x, graph, mask, blocks, shared)
+    else:
+        return _product(aggregate(graph, x, mask), layer.weight, bias)
+    return out if bias is None else out.add_(bias)
+
+
+def _transforms_first(layer: SampledGCNConv, graph: Graph, blocks: int) -> bool:
+    if layer.order is not Order.AUTO:
+        return layer.order is Order.TRANSFORM_FIRST
+    product = MULTIPLY_COST * layer.in_channels * layer.out_channels
+    least = blocks * LEAST_WIDTH if blocks > 1 else 0
+    aggregated = graph.num_edges * max(layer.in_channels, least)
+    transformed = graph.num_edges * max(blocks * layer.out_channels, least)
+    return transformed + product * graph.num_src < aggregated + product * graph.num_dst
+
+
+def _transform_first(
+    layer: SampledGCNConv,
+    x: Features,
+    graph: Graph,
+    mask: Mask | None,
+    blocks: int,
+    shared: SharedProduct | None,
+) -> Tensor:
+    if blocks == 1:
+        product = _product(x, layer.weight) if shared is None else shared.of(x, layer.weight)
+        # a mask per feature of a single feature is one mask for all that is made of it
+        return aggregate(graph, product, _with_blocks(mask, 1))
+    if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
+        raise ValueError(
+            f"{blocks} blocks over sparse input take a product each (at most "
+            f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
+        )
+    sizes = torch.bincount(block_of_feature(layer.in_channels, blocks)).tolist()
+    products, first = [], 0
+    for size in sizes:
+        part = (
+            x.columns(first, first + size)
+            if isinstance(x, SparseFeatures)
+            else x[:, first : first + size]
+        )
+        products.append(_product(part, layer.weight[first : first + size]))
+        first += size
+    # the products of a block lie side by side: each keeps its block's draw
+    out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
+    return out.view(graph.num_dst, blocks, layer.out_channels).sum(1)
+
+
+def _propagate_pairs(layer: SampledGCNConv, x: Features, graph: Graph, mask: Mask) -> Tensor:
+    width = layer.in_channels * layer.out_channels
+    if isinstance(x, SparseFeatures) or 4 * graph.num_src * width > PAIR_BYTES:
+        raise ValueError(
+            f"pairs=True draws for {layer.in_channels} x {layer.out_channels} pairs of features "
+            "at every edge: it is for small dense layers; use GraphDropConnect(blocks=None)"
+        )
+    products = (x[:, :, None] * layer.weight).flatten(1)
+    out = aggregate(graph, products, mask)
+    return out.view(graph.num_dst, layer.in_channels, layer.out_channels).sum(1)
+
+
+def _product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``X W + c``; the bias is for a dense ``X``."""
+    if isinstance(x, SparseFeatures):
+        return x.matmul(weight)
+    padded, bias = _padded(weight, bias)
+    return _dense_product(x, padded, bias)[:, : weight.shape[1]]
+
+
+def _padded(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A few columns made a multiple of ``COLUMNS``."""
+    columns = weight.shape[1]
+    if columns < 2 * COLUMNS and (missing := -columns % COLUMNS):
+        weight = nn.functional.pad(weight, (0, missing))
+        bias = None if bias is None else nn.functional.pad(bias, (0, missing))
+    return weight, bias
+
+
+def _dense_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x @ weight if bias is None else torch.addmm(bias, x, weight)
+
+
+def _with_blocks(mask: Mask | None, blocks: int) -> Mask | None:
+    return None if mask is None else replace(mask, blocks=blocks)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from graphdrop.inference import Predictive, predict
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
-    from graphdrop.nn import GCN
+    from graphdrop.nn import GCN, SampledGCNConv
     from graphdrop.nn.attach import attach
     from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
     from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
@@ -34,6 +34,7 @@ __all__ = [
     "LearnedRate",
     "Predictive",
     "RandomWalk",
+    "SampledGCNConv",
     "Trainer",
     "__version__",
     "aggregate",
@@ -55,7 +56,7 @@ _ROOMS = {
     "graph": ["Graph"],
     "kernels": ["aggregate"],
     "metrics": ["calibration_error", "pavpu", "total_variation"],
-    "nn": ["GCN"],
+    "nn": ["GCN", "SampledGCNConv"],
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
     "inference": ["Predictive", "predict"],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],

@@ -99,6 +99,7 @@ class SampledGCNConv(SampledLayer):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
         self,
         x: Tensor | SparseFeatures,
@@ -109,6 +110,8 @@ class SampledGCNConv(SampledLayer):
         shared: SharedProduct | None = None,
     ) -> Tensor:
         """Features ``[nodes, in_channels]`` to ``[nodes, out_channels]``.
+
+        A compiler leaves it to Python: its sums are compiled kernels already.
 
         Args:
             x: features, dense or sparse.

@@ -192,6 +192,7 @@ class GCN(KeepsStream, SampledModel):
         inputs = data.x, data.edge_index, getattr(data, "edge_weight", None)
         return self._passes(*inputs, rows=rows, draws=draws, shared=SharedProduct())
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
         self,
         x: Tensor | SparseFeatures,
@@ -202,6 +203,8 @@ class GCN(KeepsStream, SampledModel):
         draw: Draw | None = None,
     ) -> Tensor:
         """Outputs ``[nodes, out]``, or just those of ``rows``, computed from what they read.
+
+        A compiler leaves it to Python: its sums are compiled kernels already.
 
         Args:
             x: features ``[nodes, in]``, dense or sparse.

@@ -13,6 +13,7 @@ from torch import nn
 from torch_geometric.nn.conv import MessagePassing
 
 from graphdrop.estimators import Concrete, Estimator
+from graphdrop.nn.attach import optimizers
 from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
 from graphdrop.nn.description import described
@@ -86,6 +87,7 @@ def attach(
             }
         masked.train(layer.training)
         masked.install()
+    optimizers.watch(model)
     return Handle(model)
 
 

@@ -27,7 +27,8 @@ def described(part: nn.Module) -> dict[str, Any]:
     """
     if _KNOWN.get(type(part).__name__) is not type(part):
         return {"class": type(part).__name__}
-    names = [n for n in inspect.signature(type(part)).parameters if n != "self"]
+    arguments = inspect.signature(type(part)).parameters.values()
+    names = [a.name for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
     return {"class": type(part).__name__, **{name: _plain(part, name) for name in names}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 from graphdrop import config as settings
 from graphdrop.cli.runs import show_scores
+from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
 
@@ -96,18 +98,19 @@ def train(
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
 
-    from graphdrop.train import Trainer  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
 
     trainer = Trainer(chosen, run_folder=out, resume=resume)
     try:
-        result = trainer.fit()
-    except KeyboardInterrupt:
-        epoch = trainer.epoch + 1
+        with stopping_at_signals(trainer.stop) as received:
+            result = trainer.fit()
+    except (StoppedError, KeyboardInterrupt):
         print(
-            f"Stopped in epoch {epoch}. To go on: graphdrop train --out {out} --resume",
+            f"Stopped after epoch {trainer.epoch}. To go on: graphdrop train --out {out} --resume",
             file=sys.stderr,
         )
-        raise typer.Exit(130) from None
+        number = received[0] if received else signal.SIGINT
+        raise typer.Exit(128 + number) from None
     show_scores(chosen, {"validation": result.validation, "test": result.test}, result.drop_rates)
     print(
         f"Selected on the validation nodes: the state after epoch {result.selected_epoch} of "

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +22,7 @@ from graphdrop.train import evaluation
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
 from graphdrop.train.objective import TERMS
+from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
 
 Numbers = list[float | None]
 
@@ -92,7 +92,7 @@ def collect(
     bins = metrics.reliability(probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()
-    result = _result(folder)
+    result, about = result_note(folder / RESULT), header_note(ModelNote, header, folder)
     return RunEvidence(
         folder=folder,
         config=config,
@@ -105,11 +105,11 @@ def collect(
         pavpu={axis.value: _pavpu(probabilities, labels, predictions, axis.value) for axis in AXES},
         risk={name: plain(values[few]) for name, values in curve._asdict().items()},
         smoothing=_smoothing(model, data),
-        selected_epoch=int(header["epoch"]),
-        data_sha256=header["data"]["sha256"],
-        versions=header["versions"],
-        data_files=result.get("data", {}).get("files", {}),
-        seconds=result.get("seconds"),
+        selected_epoch=about.epoch,
+        data_sha256=about.data.sha256,
+        versions=about.versions,
+        data_files=result.data.files,
+        seconds=result.seconds,
     )
 
 
@@ -127,16 +127,9 @@ def _pavpu(
     return {name: plain(values) for name, values in curve._asdict().items()}
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    """What training wrote at its end; empty where it has not come to one."""
-    path = folder / RESULT
-    result: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return result
-
-
 def _course(folder: Path) -> dict[str, Any]:
     """The terms of the loss, and the validation figures and drop rates, over the epochs."""
-    lines = list(_lines(folder / METRICS))
+    lines = list(metrics_lines(folder / METRICS))
     length = max(1, len(lines) // MEANS)
     chunks = [lines[start : start + length] for start in range(0, len(lines), length)]
     evaluated = [line for line in lines if "validation" in line]
@@ -153,16 +146,6 @@ def _course(folder: Path) -> dict[str, Any]:
         # one list per layer
         "drop_rates": list(zip(*(line["drop_rates"] for line in evaluated), strict=True)),
     }
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        return
-    for text in path.read_text("utf-8", errors="replace").splitlines():
-        try:
-            yield json.loads(text)
-        except json.JSONDecodeError:
-            return  # the line that was being written when the run was killed
 
 
 Measure = Callable[[Tensor, Tensor], Tensor]

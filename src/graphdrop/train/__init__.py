@@ -2,6 +2,6 @@
 
 from graphdrop.train.checkpoint import load, save
 from graphdrop.train.objective import Objective
-from graphdrop.train.trainer import DivergedError, Result, Trainer
+from graphdrop.train.trainer import DivergedError, Result, StoppedError, Trainer
 
-__all__ = ["DivergedError", "Objective", "Result", "Trainer", "load", "save"]
+__all__ = ["DivergedError", "Objective", "Result", "StoppedError", "Trainer", "load", "save"]

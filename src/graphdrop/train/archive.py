@@ -15,6 +15,7 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 FORMAT = 2
@@ -69,13 +70,17 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise DamagedError(f"{path} is cut short or not a checkpoint ({error})") from error
     try:
         stored = json.loads(metadata[_KEY])
-        text, expected = stored["header"], stored[_CHECKSUM]
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        text, expected = str(stored["header"]), stored[_CHECKSUM]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path} was not written by graphdrop, or its header is lost") from error
     if _checksum(tensors, text) != expected:
         raise DamagedError(f"{path} was changed since it was written: its checksum is wrong")
-    header: dict[str, Any] = json.loads(text)
-    if header.get("format", 1) > FORMAT:
+    try:
+        header: dict[str, Any] = dict(json.loads(text))
+        newer = int(header.get("format", 1)) > FORMAT
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedError(f"{path} has a header that is none of graphdrop's ({error})") from error
+    if newer:
         raise DamagedError(f"{path} was written by a newer graphdrop: install that one to read it")
     return tensors, header
 
@@ -84,5 +89,5 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from graphdrop.config import Config
@@ -16,6 +17,7 @@ from graphdrop.nn.sampled import sampled
 from graphdrop.train import archive
 from graphdrop.train.building import build_model, describe_model
 from graphdrop.train.provenance import versions
+from graphdrop.train.records import ModelNote, header_note
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
 DAMAGED = "damaged.safetensors"
@@ -107,11 +109,17 @@ def load_with_header(
             "that has got as far as its first evaluation"
         )
     tensors, header = archive.read(path)
-    if header.get("kind") == "training":
+    header_note(ModelNote, header, path)
+    if header["kind"] == "training":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
-    model = build_model(path, header, model)
+    try:
+        model = build_model(path, header, model)
+        sampled(model).defaults = _defaults(header)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise archive.DamagedError(
+            f"the header of {path} does not describe a network ({error}): save it again"
+        ) from error
     load_state(model, tensors)
-    sampled(model).defaults = _defaults(header)
     return model.eval(), header
 
 
@@ -120,7 +128,14 @@ def load_state(
 ) -> None:
     """Give a model its state; before 0.2 that of a network's estimator stood beside it."""
     own = {f"{ESTIMATOR}.{n}": value for n, value in (estimator or {}).items()}
-    missing, unexpected = model.load_state_dict({**state, **own}, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict({**state, **own}, strict=False)
+    except RuntimeError as error:  # shapes that do not fit
+        first = str(error).splitlines()[-1].strip()
+        raise ValueError(
+            f"the state is not that of this {type(model).__name__} ({first}): build the model as "
+            "it was when it was saved"
+        ) from error
     missing = [name for name in missing if not name.startswith(f"{ESTIMATOR}.")]
     if missing or unexpected:
         wrong = [f"no {name}" for name in missing]
@@ -163,5 +178,15 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Give an optimizer of the same parameters the moments that `optimizer_state` took."""
-    moments = {int(number): state for number, state in parted(tensors).items()}
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    try:
+        moments = {int(number): state for number, state in parted(tensors).items()}
+        shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
+        for number, state in moments.items():
+            if any(t.dim() and t.shape != shapes[number] for t in state.values()):
+                raise ValueError(f"the moments of parameter {number} have another shape")
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    except (ValueError, IndexError, KeyError) as error:
+        raise archive.DamagedError(
+            f"the checkpoint's moments are not those of this optimizer ({error}): start anew in "
+            "another folder"
+        ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from graphdrop.train.archive import replace_file
+from graphdrop.train.records import metrics_lines
 
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 
@@ -29,7 +30,7 @@ class Journal:
             self._board = summary_writer()(str(folder / TENSORBOARD), purge_step=epoch + 1)
         path = folder / METRICS
         if path.exists():
-            self.lines = list(_lines_until(path, epoch))
+            self.lines = [line for line in metrics_lines(path) if line["epoch"] <= epoch]
             replace_file(path, "".join(map(_text, self.lines)).encode())
         self._stream = path.open("a", encoding="utf-8")
 
@@ -61,17 +62,6 @@ class Journal:
 
 def _text(line: dict[str, Any]) -> str:
     return json.dumps(line) + "\n"
-
-
-def _lines_until(path: Path, epoch: int) -> Iterator[dict[str, Any]]:
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            return  # the line that was being written when the run was killed
-        if line["epoch"] > epoch:
-            return
-        yield line
 
 
 def _scalars(line: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -40,6 +40,7 @@ from graphdrop.train.evaluation import Scores
 from graphdrop.train.journal import Journal, summary_writer
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
+from graphdrop.train.records import TrainingNote, header_note
 from graphdrop.train.selection import Selection
 
 WHAT_TO_TRY = {
@@ -52,6 +53,10 @@ WHAT_TO_TRY = {
 
 class DivergedError(ValueError):
     """A run in which a number became infinite or undefined."""
+
+
+class StoppedError(RuntimeError):
+    """A run that was asked to stop before its end; its folder has all that it takes to go on."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class Trainer:
         self.average = WeightAverage(self.model, decay) if decay else None
 
         self.epoch = self.current = 0
-        self.finished = False
+        self.finished = self._stopping = False
         self.selection = Selection()
         self.best: dict[str, Tensor] = {}
         self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
@@ -164,6 +169,13 @@ class Trainer:
             self.journal.close()
         return self._conclude()
 
+    def stop(self) -> None:
+        """Stop after the present epoch: its state is kept in the folder, and `fit` raises.
+
+        It may be called from a signal handler or from another thread.
+        """
+        self._stopping = True
+
     def _train_epoch(self) -> None:
         settings = self.config.train
         self.current = self.epoch + 1
@@ -178,8 +190,10 @@ class Trainer:
         self.journal.write({**line, "seconds": round(time.monotonic() - self._started, 3)})
         self.progress.update(line, self.selection)
         due = time.monotonic() - self._kept >= settings.checkpoint_seconds
-        if self.folder is not None and (due or self.finished):
+        if self.folder is not None and (due or self.finished or self._stopping):
             self._keep(self.folder)
+        if self._stopping and not self.finished:
+            raise StoppedError(f"stopped after epoch {self.epoch}, as it was asked to")
 
     def _step(self) -> dict[str, float]:
         """One step of Adam; the terms of its loss by name."""
@@ -315,24 +329,24 @@ class Trainer:
         if contents is None:
             return
         tensors, header = contents
-        if header["data"]["sha256"] != self.fingerprint:
+        note = header_note(TrainingNote, header, path / checkpoint.LAST)
+        if note.data.sha256 != self.fingerprint:
             raise ValueError(
                 f"{path} was trained on other data than {self.dataset.name} is now: its features, "
                 "edges, labels or split have changed; give the same data, or another folder"
             )
         for package, version in provenance.versions().items():
-            if version != (then := header["versions"].get(package)):
+            if version != (then := note.versions.get(package)):
                 self.progress.say(f"{package} was {then} and is {version}: bits may differ")
         states = checkpoint.parted(tensors)
-        checkpoint.load_state(self.model, states["model"], states.get("estimator"))
+        checkpoint.load_state(self.model, states.get("model", {}), states.get("estimator"))
         self.best = states.get("best", {})
         moments = states.get("optimizer") or states.get("optimiser", {})  # so called before 0.2
         checkpoint.restore_optimizer(self.optimizer, moments)
         if self.average is not None:
             self.average.load_state_dict(states.get("average", {}))
-        self.epoch, self.finished = header["epoch"], header["finished"]
-        self.selection = Selection(**header["selection"])
-        self.seconds = header["seconds"]
+        self.epoch, self.finished, self.seconds = note.epoch, note.finished, note.seconds
+        self.selection = Selection(**dict(note.selection))
 
     @contextmanager
     def _working(self) -> Iterator[None]:

@@ -1,0 +1,141 @@
+"""What the files of a run must look like: read through typed models, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graphdrop.train.archive import DamagedError
+
+Count = Annotated[int, Field(ge=0)]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Typed(BaseModel):
+    """Known fields have their type; more fields may be there, as later versions write them."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Figures(_Typed):
+    """An evaluation on the validation nodes."""
+
+    accuracy: float
+    nll: float
+
+
+class MetricsLine(_Typed):
+    """One epoch in `metrics.jsonl`."""
+
+    epoch: Count
+    loss: float
+    nll: float = 0.0
+    kl: float = 0.0
+    l2: float = 0.0
+    agree: float = 0.0
+    seconds: float = 0.0
+    validation: Figures | None = None
+    drop_rates: list[float | None] = []
+
+
+class DataNote(_Typed):
+    """Which data a file belongs to."""
+
+    sha256: str = ""
+    files: dict[str, str] = {}
+
+
+class ResultNote(_Typed):
+    """`result.json`: what training wrote at its end."""
+
+    seconds: float | None = None
+    data: DataNote = DataNote()
+
+
+class SelectionNote(_Typed):
+    """The best evaluation so far."""
+
+    epoch: Count
+    accuracy: float
+    nll: float
+
+
+class TrainingNote(_Typed):
+    """The header of a checkpoint from which training goes on."""
+
+    epoch: Count
+    finished: bool
+    selection: SelectionNote
+    seconds: float
+    data: DataNote
+    versions: dict[str, str]
+
+
+class ModelNote(_Typed):
+    """The header of a saved model."""
+
+    kind: str
+    epoch: Count = 0
+    data: DataNote = DataNote()
+    versions: dict[str, str] = {}
+    blueprint: dict[str, Any] = {}
+    gcn: dict[str, Any] = {}
+    attached: dict[str, Any] | None = None
+    defaults: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+
+
+def checked(model: type[Model], values: Any, where: str) -> Model:
+    """The values as that model, or an error that names the file and what is wrong in it."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "it"
+        raise DamagedError(
+            f"{where} was damaged or changed: {field} is {_short(first['input'])} "
+            f"({first['msg'].lower()}); restore the file, or make the run anew"
+        ) from None
+
+
+def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of `metrics.jsonl`, up to one that was being written when the run was killed."""
+    if not path.is_file():
+        return
+    texts = path.read_text("utf-8", errors="replace").splitlines()
+    for number, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            return
+        except RecursionError:
+            line = text
+        checked(MetricsLine, line, f"{path}, line {number}")
+        yield line
+
+
+def result_note(path: Path) -> ResultNote:
+    """What `result.json` says; nothing where training has not come to its end."""
+    if not path.is_file():
+        return ResultNote()
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            f"{path} is not JSON ({error}): restore it, or make the run anew"
+        ) from error
+    return checked(ResultNote, values, str(path))
+
+
+def header_note(model: type[Model], header: Mapping[str, Any], path: Path) -> Model:
+    """The header of a file of tensors."""
+    return checked(model, dict(header), f"the header of {path}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -14,13 +14,43 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphdrop.train.archive import sync_folder
 
 RUNS, CLAIMS = "runs.jsonl", ".claims"
 
 Record = dict[str, Any]
+Scores = dict[str, float | None]
+Course = dict[str, Any]
+
+
+class RunLine(BaseModel):
+    """What a line must have the types of; what it means, `perform` says."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    key: Annotated[str, Field(min_length=1)]
+    seed: int = 0
+    config: dict[str, dict[str, Any] | bool | float | int | str | None] = {}
+    versions: dict[str, str] = {}
+    error: str | None = None
+    epochs: int = 0
+    selected_epoch: int = 0
+    drop_rates: list[float | None] = []
+    train: Scores = {}
+    validation: Scores = {}
+    test: Scores = {}
+    sampled: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
+    detection: dict[str, Scores] = {}
+    kl: Course | None = None
+    total_variation: Course | None = None
+    seconds: float | None = None
+    seconds_per_epoch: float | None = None
+    peak_megabytes: float | None = None
 
 
 class Store:
@@ -48,12 +78,16 @@ class Store:
     def _add(self, line: bytes) -> None:
         try:
             record = json.loads(line)
-            self._records.setdefault(record["key"], record)
-        except (ValueError, TypeError, KeyError) as error:
+            RunLine.model_validate(record)
+        except (ValueError, RecursionError) as error:
+            wrong = error.errors()[0] if isinstance(error, ValidationError) else None
+            field = ".".join(map(str, wrong["loc"])) if wrong else ""
+            what = f" ({field}: {wrong['msg'].lower()})" if wrong and field else ""
             raise ValueError(
-                f"{self.path} has a line that is not a run, at byte {self._read}: take that line "
-                "out, and its run is made again"
+                f"{self.path} has a line that is not a run, at byte {self._read}{what}: take that "
+                "line out, and its run is made again"
             ) from error
+        self._records.setdefault(record["key"], record)
 
     def append(self, record: Record) -> None:
         """Add a finished run; when this returns, the disk has it."""

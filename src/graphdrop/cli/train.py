@@ -13,6 +13,7 @@ from graphdrop import config as settings
 from graphdrop.cli.runs import show_scores
 from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config.recipes import merged
+from graphdrop.config.settings import ARCHITECTURES
 from graphdrop.data import sources
 
 _SETTINGS = "\n\n".join(
@@ -41,6 +42,10 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(help=f"One of {', '.join(settings.Method)}.", show_default="GCN-BBGDC"),
+    ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(help=f"One of {', '.join(ARCHITECTURES)}.", show_default="gcn"),
     ] = None,
     layers: Annotated[
         int | None, typer.Option(help="Number of graph convolutions.", show_default="2")
@@ -78,7 +83,7 @@ def train(
     asked = settings.override(settings.read(config) if config else {}, assignments or [])
     options: dict[str, dict[str, Any]] = {
         "data": {"dataset": dataset, "root": None if root is None else str(root)},
-        "model": {"method": method, "layers": layers},
+        "model": {"method": method, "architecture": architecture, "layers": layers},
         "train": {"epochs": epochs},
     }
     given = {

@@ -103,8 +103,13 @@ PAPER_BY_DATASET: Mapping[str, Settings] = {
 PAPER_SHALLOW: Settings = {"objective": {"warmup": 0}}
 
 
-def recipe(method: Method, dataset: str, layers: int) -> Settings:
+# Attached layers normalize their edges themselves, before a mask can act.
+ATTACHED: Settings = {"model": {"mask": "after"}}
+
+
+def recipe(method: Method, dataset: str, layers: int, architecture: str = "gcn") -> Settings:
     """What differs from the plain defaults for a method on a dataset at a depth."""
     by_dataset = PAPER_BY_DATASET.get(dataset.lower().replace("-", "_"), {})
     shallow = PAPER_SHALLOW if layers <= 2 else {}
-    return merged(by_dataset, shallow, BY_METHOD[method])
+    attached = ATTACHED if architecture != "gcn" else {}
+    return merged(by_dataset, shallow, BY_METHOD[method], attached)

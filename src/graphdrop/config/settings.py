@@ -4,7 +4,7 @@ The defaults are the paper's recipe for GCN-BBGDC on Cora; `recipes.py` has what
 datasets and depths set differently, and `Config` fills it in. Whatever is given wins.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,6 +15,10 @@ Blocks = Count | Literal["feature"]
 Positive = Annotated[float, Field(gt=0)]
 Weight = Annotated[float, Field(ge=0)]
 DropRate = Annotated[float, Field(ge=0, lt=1)]
+
+
+Architecture = Literal["gcn", "gat", "gatv2", "sage", "gin", "gcnii", "appnp"]
+ARCHITECTURES: tuple[str, ...] = get_args(Architecture)
 
 
 class Section(BaseModel):
@@ -49,8 +53,10 @@ class ModelSettings(Section):
 
     method: Annotated[Method, Field(strict=False)] = Method.GCN_BBGDC
     """The method's name. It also decides the defaults of everything that is not set."""
+    architecture: Architecture = "gcn"
+    """Our own GCN, or PyTorch Geometric's layers with the method's sampler attached to them."""
     layers: Count = 2
-    """Number of graph convolutions."""
+    """Number of graph convolutions; of appnp that of the linear layers before the propagation."""
     hidden: Count = 128
     """Width of the hidden layers."""
     norm: Literal["row", "sym", "paper"] = "row"
@@ -81,9 +87,17 @@ class ModelSettings(Section):
     prior starts."""
     dropout: DropRate = 0.0
     """Drop rate of DropOut on the input of every layer, beside any sampling of connections."""
-    residual: bool | Literal["initial"] = False
+    residual: bool | Literal["initial", "linear"] = False
     """Whether hidden layers add their input to their output; "initial" takes the mean of their
-    output and the first layer's instead."""
+    output and the first layer's instead, "linear" adds a linear map of their input before the
+    activation. Architectures other than gcn take false and "linear"."""
+    norm_layer: Literal["none", "batch", "layer"] = "none"
+    """The normalization layer behind every hidden layer."""
+    jumping: Literal["none", "cat", "max", "last"] = "none"
+    """Jumping knowledge: the outputs of all layers, joined, or the last one, go into a last linear
+    layer."""
+    heads: Count = 8
+    """Attention heads of gat and gatv2, where they divide the width."""
     init: Literal["glorot", "paper"] = "paper"
     """Glorot's weights and no bias at first, or weights of variance 1/out and a random bias for
     every block."""
@@ -188,10 +202,12 @@ class Config(Section):
         }
         try:
             data = DataSettings.model_validate(_only(asked.get("data"), "dataset"))
-            model = ModelSettings.model_validate(_only(asked.get("model"), "method", "layers"))
+            names = ("method", "architecture", "layers")
+            model = ModelSettings.model_validate(_only(asked.get("model"), *names))
         except ValidationError:
             return asked  # where no recipe can be chosen, what follows says why
-        return merged(recipe(model.method, data.dataset, model.layers), asked)
+        chosen = recipe(model.method, data.dataset, model.layers, model.architecture)
+        return merged(chosen, asked)
 
 
 def _only(section: Any, *names: str) -> dict[str, Any]:

@@ -6,11 +6,13 @@ settings. To train `GCN-BBGDC` is to build the network below and to minimise the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import torch
+from torch import nn
 
 from graphdrop.config import Method, ModelSettings
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
@@ -121,32 +123,59 @@ class Blueprint:
     edges: int
     """Edges of the training graph, self-loops included; only a rate per edge depends on it."""
 
-    def build(self, seed: int = 0) -> NamedGCN:
+    def build(self, seed: int = 0) -> Any:
         """A network with fresh weights, the same ones for the same seed."""
         settings, parts = self.settings, find(self.settings.method)
-        if parts.local and settings.mask == "before" and settings.norm != "row":
-            raise ValueError(
-                f'model.mask is "before" and model.norm "{settings.norm}", which {settings.method} '
-                'cannot train with: set model.mask = "after" or model.norm = "row"'
-            )
+        _check(settings, parts)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             rate = parts.rate(settings, self.edges)
-            network = NamedGCN(
-                self.in_channels,
-                settings.hidden,
-                settings.layers,
-                self.out_channels,
-                parts.sampler(rate, settings) if parts.sampler else None,
-                dropout=settings.dropout,
-                normalization=settings.norm,
-                residual=settings.residual,
-                init=settings.init,
-                bias=settings.bias,
-                seed=seed,
-            )
-        network.estimator = estimator(settings)
-        network.blueprint = self
+            sampler = parts.sampler(rate, settings) if parts.sampler else None
+            make = self._gcn if settings.architecture == "gcn" else self._attached
+            network = make(sampler, estimator(settings), seed)
+        vars(network)["blueprint"] = self
+        return network
+
+    def _gcn(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
+        settings = self.settings
+        network = GCN(
+            self.in_channels,
+            settings.hidden,
+            settings.layers,
+            self.out_channels,
+            sampler,
+            dropout=settings.dropout,
+            normalization=settings.norm,
+            residual=settings.residual,
+            norm=None if settings.norm_layer == "none" else settings.norm_layer,
+            jk=None if settings.jumping == "none" else settings.jumping,
+            init=settings.init,
+            bias=settings.bias,
+            seed=seed,
+        )
+        network.estimator = own
+        return network
+
+    def _attached(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
+        """PyG's layers; where the method samples no connections, only their DropOut is drawn."""
+        from graphdrop.nn.attach import attach  # noqa: PLC0415 - PyG's layers take seconds to import
+        from graphdrop.nn.stack import ConvStack  # noqa: PLC0415
+
+        settings = self.settings
+        network = ConvStack(
+            settings.architecture,
+            self.in_channels,
+            settings.hidden,
+            settings.layers,
+            self.out_channels,
+            dropout=settings.dropout,
+            norm=None if settings.norm_layer == "none" else settings.norm_layer,
+            residual=settings.residual == "linear",
+            jk=None if settings.jumping == "none" else settings.jumping,
+            heads=settings.heads,
+        )
+        drops = settings.dropout > 0.0
+        attach(network, sampler or DropEdge(0.0), own, sample_dropout=drops, seed=seed)
         return network
 
     def as_json(self) -> dict[str, Any]:
@@ -161,10 +190,34 @@ class Blueprint:
         return cls(**{renamed.get(n, n): v for n, v in values.items()} | {"settings": settings})
 
 
-class NamedGCN(GCN):
-    """A GCN that was built by the name of its method, and can be built again."""
-
-    blueprint: Blueprint
+def _check(settings: ModelSettings, parts: Parts) -> None:
+    """Refuse a method and an architecture, or options, that make no sense together."""
+    attached = settings.architecture != "gcn"
+    if parts.local and settings.mask == "before" and settings.norm != "row":
+        raise ValueError(
+            f'model.mask is "before" and model.norm "{settings.norm}", which {settings.method} '
+            'cannot train with: set model.mask = "after" or model.norm = "row"'
+        )
+    if attached and parts.local:
+        raise ValueError(
+            f"{settings.method} has a rate for every edge, which a {settings.architecture} layer, "
+            'with edges of its own, cannot read: set model.architecture = "gcn"'
+        )
+    if attached and settings.mask == "before" and parts.sampler in (_edges, _connections):
+        raise ValueError(
+            f'model.mask is "before", but {settings.architecture} normalizes its edges itself, '
+            'before masks can act: set model.mask = "after", or model.architecture = "gcn"'
+        )
+    if attached and settings.blocks == "pair" and parts.sampler is _connections:
+        raise ValueError(
+            'model.blocks is "pair", a mask for every input and output feature, which needs our '
+            'own layers: set model.blocks = "feature", or model.architecture = "gcn"'
+        )
+    if attached and settings.residual not in (False, "linear"):
+        raise ValueError(
+            f"model.residual is {json.dumps(settings.residual)}, which {settings.architecture} "
+            'does not take: set "linear" or false'
+        )
 
 
 def estimator(settings: ModelSettings, name: str = "method") -> Estimator | None:

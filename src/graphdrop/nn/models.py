@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
+from graphdrop.nn.between import BetweenLayers, Jump, Residual
 from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
+from graphdrop.nn.norms import Norm
 from graphdrop.nn.plan import SharedProduct, convolve_several, layer_passes
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
+from graphdrop.nn.state import buffers_kept
 from graphdrop.samplers import Draw, DropOut, Sampler
 
-INITIAL: Final = "initial"
 TOGETHER_BYTES = 6 << 20
 """Samples whose outputs of a layer have so many bytes are made together: they stay in the cache."""
 DRAWN_TOGETHER = 32
@@ -46,7 +48,11 @@ class GCN(KeepsStream, SampledModel):
         dropout: drop rate of an additional DropOut on the input of every layer.
         normalization: ``row``, ``sym`` or ``paper`` normalization of edges (``Normalization``).
         residual: add the input of each hidden layer to its output; with ``"initial"`` each is
-            the mean of its output and the first layer's, so that nodes stay apart in deep ones.
+            the mean of its output and the first layer's, so that nodes stay apart in deep ones;
+            with ``"linear"`` a linear map of its input is added, before the activation.
+        norm: a normalization *layer* behind every hidden layer: ``"batch"``, ``"layer"`` or none.
+        jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
+            ``"last"`` one, go into a last linear layer; ``None`` is without.
         init: how weights and biases start (``Init``).
         bias: whether layers have a bias.
         estimator: how a gradient reaches a learned rate; by default ``Concrete()``. With any
@@ -66,7 +72,9 @@ class GCN(KeepsStream, SampledModel):
         *,
         dropout: float = 0.0,
         normalization: Normalization | str = Normalization.SYM,
-        residual: bool | Literal["initial"] = False,
+        residual: Residual = False,
+        norm: Norm | None = None,
+        jk: Jump | None = None,
         init: Init | str = Init.GLOROT,
         bias: bool = True,
         estimator: Estimator | None = None,
@@ -90,12 +98,10 @@ class GCN(KeepsStream, SampledModel):
         if not isinstance(estimator, Estimator | None):
             raise TypeError(f"estimator must be one such as ARM(); got {type(estimator).__name__}")
         self.normalization = Normalization.of(normalization)
-        if residual not in (False, True, INITIAL):
-            raise ValueError(f'residual must be False, True or "initial"; got {residual!r}')
-        self.residual = residual
         self._dropout = dropout
         self._sampler = None if sampler is None else described(sampler)
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        last = out_channels if jk is None else hidden_channels
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
         self.layers = nn.ModuleList(
             SampledGCNConv(
                 widths[layer],
@@ -111,6 +117,7 @@ class GCN(KeepsStream, SampledModel):
         )
         for layer in self._convs:
             layer.stream = None  # the network counts the steps of all its layers
+        self.between = BetweenLayers(widths, out_channels, residual, norm, jk)
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator
         self.defaults = PredictionDefaults()
@@ -124,20 +131,23 @@ class GCN(KeepsStream, SampledModel):
             layer.reset_parameters()
             if layer.sampler is not None:
                 layer.sampler.rate.reset_parameters()
+        self.between.reset_parameters()
         self.stream[1] = 0
 
     def description(self) -> dict[str, Any]:
         """The arguments that it was made with, as JSON values."""
-        first, last = self._convs[0], self._convs[-1]
+        first = self._convs[0]
         return {
             "in_channels": first.in_channels,
             "hidden_channels": first.out_channels,
             "num_layers": len(self.layers),
-            "out_channels": last.out_channels,
+            "out_channels": self.between.out_channels,
             "sampler": self._sampler,
             "dropout": self._dropout,
             "normalization": self.normalization.value,
-            "residual": self.residual,
+            "residual": self.between.residual,
+            "norm": self.between.norm,
+            "jk": self.between.jk,
             "init": first.init.value,
             "bias": first.bias is not None,
             "estimator": None if self.estimator is None else described(self.estimator),
@@ -186,11 +196,13 @@ class GCN(KeepsStream, SampledModel):
         draws: Iterable[Draw | None],
         rows: Tensor | None = None,
         *,
-        training: bool = False,  # noqa: ARG002 - all of its chance is in the draws
+        training: bool = False,
     ) -> Iterator[Tensor]:
         """The outputs of several draws one by one, with what they have in common made once."""
         inputs = data.x, data.edge_index, getattr(data, "edge_weight", None)
-        return self._passes(*inputs, rows=rows, draws=draws, shared=SharedProduct())
+        return self._passes(
+            *inputs, rows=rows, draws=draws, shared=SharedProduct(), training=training
+        )
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
@@ -218,8 +230,18 @@ class GCN(KeepsStream, SampledModel):
             draw = self._asked[-1]
         elif draw is None and self.training:
             draw = self.next_draw()
-        (output,) = self._passes(x, edge_index, edge_weight, rows=rows, draws=[draw])
+        (output,) = self._passes(
+            x, edge_index, edge_weight, rows=rows, draws=[draw], training=self.training
+        )
         return output
+
+    @contextmanager
+    def _another_pass(self, *, first: bool) -> Iterator[None]:
+        if first or self.between.norm != "batch":
+            yield
+            return
+        with buffers_kept(self):
+            yield
 
     # How passes are made
 
@@ -236,6 +258,7 @@ class GCN(KeepsStream, SampledModel):
         rows: Tensor | None,
         draws: Iterable[Draw | None],
         shared: SharedProduct | None = None,
+        training: bool,
     ) -> Iterator[Tensor]:
         """The outputs of passes; with ``shared`` they share the first layer's product."""
         convs, draws = self._convs, iter(draws)
@@ -248,13 +271,14 @@ class GCN(KeepsStream, SampledModel):
         _check_rates(convs, graph)
         steps = list(zip(convs, parts, strict=True))
         while together:
-            drawn = [
+            masks = [
                 layer_passes(layer, part, together, number)
                 for number, (layer, part) in enumerate(steps)
             ]
-            passes = zip(*drawn, strict=True)
+            passes = zip(*masks, strict=True)
             while several := list(islice(passes, self._at_once(parts[0]))):
-                outs = self._side_by_side(steps, inputs, list(zip(*several, strict=True)), shared)
+                drawn = list(zip(*several, strict=True))
+                outs = self._side_by_side(steps, inputs, drawn, shared=shared, training=training)
                 while outs:  # and keep none of them
                     yield outs.pop(0)
             together = list(islice(draws, DRAWN_TOGETHER))
@@ -264,45 +288,32 @@ class GCN(KeepsStream, SampledModel):
         steps: list[tuple[SampledGCNConv, Graph]],
         inputs: Tensor | SparseFeatures,
         passes: list[Any],
+        *,
         shared: SharedProduct | None,
+        training: bool,
     ) -> list[Tensor]:
         """Several passes, layer by layer."""
         hidden: Sequence[Tensor | SparseFeatures] = [inputs] * len(passes[0])
+        every, between = list[list[Tensor]](), self.between
         for number, (layer, part) in enumerate(steps):
-            inner = number + 1 < len(steps)
+            inner = number + 1 < len(steps) or between.head is not None
             outs = convolve_several(
                 layer,
                 hidden,
                 part,
                 passes[number],
-                relu=inner,
+                relu=inner and between.plain,
                 shared=shared if number == 0 else None,
             )
+            if inner and not between.plain:
+                outs = between.activated(number, outs, hidden, part, training=training)
             if number == 0:
                 initial = outs
             if inner:
-                outs = self._with_residual(outs, hidden, initial, part, steps[0][1])
+                outs = between.with_residual(outs, hidden, initial, part, steps[0][1])
+            every.append(outs)
             hidden = outs
-        return outs
-
-    def _with_residual(
-        self,
-        outs: list[Tensor],
-        inputs: Sequence[Tensor | SparseFeatures],
-        initial: list[Tensor],
-        part: Graph,
-        first: Graph,
-    ) -> list[Tensor]:
-        """A hidden layer's outputs with what it keeps of its inputs, or of the first layer's."""
-        if self.residual == INITIAL:
-            if outs is initial:
-                return outs
-            own = _positions(part.dst_ids, first.dst_ids, outs[0])
-            return [torch.lerp(out, x[own], 0.5) for out, x in zip(outs, initial, strict=True)]
-        if not self.residual or not _same_width(inputs[0], outs[0]):
-            return outs
-        own = _positions(part.dst_ids, part.src_ids, outs[0])
-        return [out + x[own] for out, x in zip(outs, inputs, strict=True)]  # type: ignore[index]
+        return between.joined(every, [part for _, part in steps])
 
     def _at_once(self, part: Graph) -> int:
         """How many passes go side by side; one, where the order of work decides the gradients."""
@@ -319,7 +330,7 @@ class GCN(KeepsStream, SampledModel):
         if rows is None:
             return [graph] * count, x
         walks = any(one.sampler and one.sampler.needs_earlier_layers for one in self._convs)
-        itself = "a residual" if self.residual else "a random walk" if walks else ""
+        itself = self.between.reads_rows or ("a random walk" if walks else "")
         return self._inputs.receptive_field(graph, x, rows, count, itself=itself)
 
     def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures) -> None:
@@ -347,14 +358,3 @@ def _check_rates(layers: Iterable[SampledGCNConv], graph: Graph) -> None:
                 f"this graph has {graph.num_edges}: use the graph it was made for, or rates that "
                 "all edges of a layer share"
             )
-
-
-def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
-    return isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]
-
-
-def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
-    """Where each node stands among some that are sorted; where ids are numbers, in its place."""
-    if ids is None or among is None:
-        return torch.arange(len(rows), device=rows.device)
-    return torch.searchsorted(among, ids)

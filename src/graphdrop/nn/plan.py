@@ -136,6 +136,14 @@ def convolve_several(
     return [torch.relu(out) for out in outs] if relu else outs
 
 
+def linear(x: Features, layer: nn.Linear) -> Tensor:
+    """A linear layer on dense or sparse features."""
+    if isinstance(x, SparseFeatures):
+        return x.matmul(layer.weight.t().contiguous()) + layer.bias
+    out: Tensor = layer(x)
+    return out
+
+
 def takes_sparse(layer: SampledGCNConv) -> bool:
     """Whether the input may be sparse: every block of features takes a product of its own."""
     sampler = layer.sampler

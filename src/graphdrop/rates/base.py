@@ -34,6 +34,11 @@ class Rate(nn.Module, ABC):
         return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether nothing is ever dropped."""
+        return False
+
+    @property
     def num_uniforms(self) -> int:
         """How many uniforms one draw takes: 0 when the rate is a point and `u` is ignored."""
         return 0

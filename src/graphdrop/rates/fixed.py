@@ -27,6 +27,11 @@ class FixedRate(Rate):
             )
         self.register_buffer("keep", torch.tensor(float(keep)))
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether `keep` is 1."""
+        return float(self.keep) == 1.0
+
     def logit(self, u: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """`logit(keep)`, shape `()`; `u` is ignored."""
         return self.keep.logit()

@@ -10,14 +10,15 @@ from torch import nn
 
 from graphdrop.nn import GCN, Handle
 from graphdrop.nn.description import built
-from graphdrop.nn.methods import Blueprint, NamedGCN
+from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.sampled_layer import SampledLayer
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
     """The kind of a model and what it was made of, as JSON values."""
-    if isinstance(model, NamedGCN):
-        return {"kind": "model", "blueprint": model.blueprint.as_json()}
+    blueprint = getattr(model, "blueprint", None)
+    if isinstance(blueprint, Blueprint):
+        return {"kind": "model", "blueprint": blueprint.as_json()}
     if isinstance(model, GCN):
         return {"kind": "gcn", "gcn": model.description()}
     attached = next((m.description for m in model.modules() if isinstance(m, SampledLayer)), None)
@@ -28,7 +29,8 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
     """A model of the saved kind, with fresh weights; of one's own kind, from the given model."""
     kind = header.get("kind")
     if kind == "model":
-        return Blueprint.from_json(header["blueprint"]).build()
+        network: nn.Module = Blueprint.from_json(header["blueprint"]).build()
+        return network
     if kind == "gcn":
         return GCN.from_description(header["gcn"])
     if kind not in ("own", "state"):

@@ -28,9 +28,10 @@ from torch.nn.utils import get_total_norm
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.data import Dataset
+from graphdrop.estimators import Estimator
 from graphdrop.inference import Predictive, predict
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.nn.methods import Blueprint, NamedGCN, estimator, find, named_estimator
+from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
 from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
@@ -120,9 +121,8 @@ class Trainer:
         self.model: Any = self._built() if model is None else model
         self.engine: SampledModel = sampled(self.model)
         self.engine.defaults = PredictionDefaults.of(config)
-        if model is not None and config.train.estimator != "method":
-            asked = config.train.estimator, config.model.temperature
-            self.engine.estimator = named_estimator(*asked)
+        if config.train.estimator != "method":
+            self.engine.estimator = self._asked_estimator(own=model is not None)
         self.inputs = self.engine.defaults.inputs(self.data)
         self.objective = Objective(config.objective, self.engine, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average
@@ -145,14 +145,18 @@ class Trainer:
             if resume:
                 self._restore(self.folder)
 
-    def _built(self) -> NamedGCN:
+    def _built(self) -> nn.Module:
         """The network that the settings describe."""
         settings = self.config.model
         edges = self.dataset.graph.num_edges if find(settings.method).local else 0
         sizes = int(self.data.x.shape[1]), self.dataset.num_classes, edges
-        model = Blueprint(settings, *sizes).build(self.config.seed)
-        model.estimator = estimator(settings, self.config.train.estimator)
-        return model
+        network: nn.Module = Blueprint(settings, *sizes).build(self.config.seed)
+        return network
+
+    def _asked_estimator(self, *, own: bool) -> Estimator | None:
+        """The estimator that the settings name; one's own model may have any rates."""
+        name, settings = self.config.train.estimator, self.config.model
+        return named_estimator(name, settings.temperature) if own else estimator(settings, name)
 
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""

@@ -202,7 +202,7 @@ class MaskedLayer(SampledLayer):
         sampler = self.sampler
         assert sampler is not None  # noqa: S101 - what it was made with
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
-        if keeps_all:
+        if keeps_all or sampler.rate.keeps_all:
             return Masking(edges, None, None, draw, self.number)
         mask = sampler.mask(edges.graph, draw, number)
         if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:

@@ -1,0 +1,138 @@
+"""``BetweenLayers``: residual connections, normalization layers and jumping knowledge of a GCN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphdrop.graph import Graph
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.norms import Norm, norm_layer, normalize
+from graphdrop.nn.plan import linear
+
+INITIAL: Final = "initial"
+LINEAR: Final = "linear"
+Residual = bool | Literal["initial", "linear"]
+Jump = Literal["cat", "max", "last"]
+
+
+class BetweenLayers(nn.Module):
+    """What stands between the graph convolutions of a network.
+
+    Args:
+        widths: features of the input and of every layer's output.
+        out_channels: features of the network's output.
+        residual: as ``GCN`` takes it.
+        norm: as ``GCN`` takes it.
+        jk: as ``GCN`` takes it.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        out_channels: int,
+        residual: Residual,
+        norm: Norm | None,
+        jk: Jump | None,
+    ) -> None:
+        super().__init__()
+        if residual not in (False, True, INITIAL, LINEAR):
+            raise ValueError(
+                f'residual must be False, True, "initial" or "linear"; got {residual!r}'
+            )
+        if jk not in (None, "cat", "max", "last"):
+            raise ValueError(f'jk must be None, "cat", "max" or "last"; got {jk!r}')
+        self.residual, self.norm, self.jk = residual, norm, jk
+        self.out_channels = out_channels
+        hidden = widths[1:-1] if jk is None else widths[1:]
+        self.norms, self.skips = nn.ModuleList(), nn.ModuleList()
+        if norm is not None:
+            self.norms.extend(norm_layer(norm, width) for width in hidden)
+        if residual == LINEAR:
+            self.skips.extend(nn.Linear(*pair) for pair in zip(widths, hidden, strict=False))
+        joined = sum(hidden) if jk == "cat" else widths[-1]
+        self.head = None if jk is None else nn.Linear(joined, out_channels)
+
+    def reset_parameters(self) -> None:
+        """Draw fresh weights."""
+        for module in (*self.norms, *self.skips, self.head):
+            if module is not None:
+                module.reset_parameters()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but a relu stands between a layer's sum and its activation."""
+        return not self.norms and not self.skips
+
+    @property
+    def reads_rows(self) -> str:
+        """What reads a layer's rows themselves, in words; empty if nothing does."""
+        if self.residual:
+            return "a residual"
+        return "jumping knowledge" if self.head is not None else ""
+
+    def activated(
+        self,
+        number: int,
+        outs: list[Tensor],
+        inputs: Sequence[Tensor | SparseFeatures],
+        part: Graph,
+        *,
+        training: bool,
+    ) -> list[Tensor]:
+        """A hidden layer's outputs with a linear residual, a normalization layer and a relu."""
+        if self.skips:
+            skip = cast("nn.Linear", self.skips[number])
+            own = _positions(part.dst_ids, part.src_ids, outs[0])
+            outs = [out + linear(x, skip)[own] for out, x in zip(outs, inputs, strict=True)]
+        if self.norms:
+            outs = [normalize(self.norms[number], out, training=training) for out in outs]
+        return [out.relu() for out in outs]
+
+    def joined(self, every: list[list[Tensor]], parts: list[Graph]) -> list[Tensor]:
+        """Jumping knowledge: what all layers say of the last one's rows, through a linear layer."""
+        if self.head is None:
+            return every[-1]
+        if self.jk == "last":
+            return [self.head(out) for out in every[-1]]
+        rows = [
+            [out[_positions(parts[-1].dst_ids, part.dst_ids, every[-1][0])] for out in outs]
+            for outs, part in zip(every, parts, strict=True)
+        ]
+        passes = zip(*rows, strict=True)
+        if self.jk == "cat":
+            return [self.head(torch.cat(layers, 1)) for layers in passes]
+        return [self.head(torch.stack(layers).amax(0)) for layers in passes]
+
+    def with_residual(
+        self,
+        outs: list[Tensor],
+        inputs: Sequence[Tensor | SparseFeatures],
+        initial: list[Tensor],
+        part: Graph,
+        first: Graph,
+    ) -> list[Tensor]:
+        """A hidden layer's outputs with what it keeps of its inputs, or of the first layer's."""
+        if self.residual == INITIAL:
+            if outs is initial:
+                return outs
+            own = _positions(part.dst_ids, first.dst_ids, outs[0])
+            return [torch.lerp(out, x[own], 0.5) for out, x in zip(outs, initial, strict=True)]
+        if self.residual is not True or not _same_width(inputs[0], outs[0]):
+            return outs
+        own = _positions(part.dst_ids, part.src_ids, outs[0])
+        return [out + x[own] for out, x in zip(outs, inputs, strict=True)]  # type: ignore[index]
+
+
+def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
+    return isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]
+
+
+def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
+    """Where each node stands among some that are sorted; where ids are numbers, in its place."""
+    if ids is None or among is None:
+        return torch.arange(len(rows), device=rows.device)
+    return torch.searchsorted(among, ids)

@@ -1,0 +1,38 @@
+"""Normalization layers by name, and one that is told whether it trains."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+Norm = Literal["batch", "layer"]
+
+
+def norm_layer(norm: Norm | None, width: int) -> nn.Module:
+    """What stands behind a layer of this width; nothing for ``None``."""
+    if norm is None:
+        return nn.Identity()
+    if norm not in ("batch", "layer"):
+        raise ValueError(f"norm is {norm!r}: it takes None, 'batch' or 'layer'")
+    return nn.BatchNorm1d(width) if norm == "batch" else nn.LayerNorm(width)
+
+
+def normalize(layer: nn.Module, x: Tensor, *, training: bool) -> Tensor:
+    """The layer's output, as in training or not, whatever mode the layer is in."""
+    if isinstance(layer, nn.BatchNorm1d):
+        if training and layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.add_(1)
+        return batch_norm(
+            x,
+            layer.running_mean,
+            layer.running_var,
+            layer.weight,
+            layer.bias,
+            training,
+            layer.momentum or 0.0,
+            layer.eps,
+        )
+    out: Tensor = layer(x)
+    return out

@@ -1,0 +1,158 @@
+"""``ConvStack``: PyG's layers by name, one after the other, with what helps on hard graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch_geometric.nn import JumpingKnowledge, Linear, conv
+
+from graphdrop.nn.norms import norm_layer
+
+HOPS, TELEPORT = 10, 0.1
+"""Of APPNP: steps of propagation, and the weight of the start in each of them."""
+INITIAL, DECAY = 0.1, 0.5
+"""Of GCNII: the weight of the first layer's output, and how fast the identity takes over."""
+
+
+def _attention(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    def make(inputs: int, outputs: int, heads: int, last: bool) -> nn.Module:
+        heads = 1 if last or outputs % heads else heads
+        layer: nn.Module = kind(inputs, outputs // heads, heads=heads)
+        return layer
+
+    return make
+
+
+def _plain(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    return lambda inputs, outputs, _heads, _last: kind(inputs, outputs)
+
+
+def _gin(inputs: int, outputs: int, _heads: int, _last: bool) -> nn.Module:
+    network = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+    layer: nn.Module = conv.GINConv(network, train_eps=True)
+    return layer
+
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "gat": _attention(conv.GATConv),
+    "gatv2": _attention(conv.GATv2Conv),
+    "sage": _plain(conv.SAGEConv),
+    "gin": _gin,
+}
+"""How a layer of an architecture is made from its sizes; GCNII and APPNP are built otherwise."""
+WEIGHTED = ("gcnii", "appnp")
+"""Architectures that take edge weights."""
+
+
+class ConvStack(nn.Module):
+    """A network of PyG's layers: each followed by a normalization layer, a relu and DropOut.
+
+    Args:
+        architecture: ``gat``, ``gatv2``, ``sage``, ``gin``, ``gcnii`` or ``appnp``.
+        in_channels: features of a node.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of layers; of APPNP that of the network before the propagation.
+        out_channels: number of classes, or of targets.
+        dropout: drop rate of DropOut on the input of every layer.
+        norm: ``None``, ``"batch"`` or ``"layer"``: what stands behind every hidden layer.
+        residual: a linear map of a layer's input is added to its output.
+        jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
+            ``"last"``, go into a last linear layer; ``None`` is without.
+        heads: of attention layers, where they divide the width.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        dropout: float = 0.0,
+        norm: Literal["batch", "layer"] | None = None,
+        residual: bool = False,
+        jk: Literal["cat", "max", "last"] | None = None,
+        heads: int = 8,
+    ) -> None:
+        super().__init__()
+        self.architecture, self.dropout = architecture, dropout
+        self.first = self.propagation = None
+        inputs = in_channels
+        count = num_layers
+        if architecture == "gcnii":
+            self.first, inputs = Linear(in_channels, hidden_channels), hidden_channels
+        joined = jk is not None or architecture == "gcnii"
+        widths = [hidden_channels] * (count if joined else count - 1)
+        widths += [] if joined else [out_channels]
+        self.convs, self.norms, self.skips = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for number, width in enumerate(widths):
+            last = not joined and number + 1 == len(widths)
+            self.convs.append(self._layer(inputs, width, heads, number, last))
+            if not last:
+                self.norms.append(norm_layer(norm, width))
+                self.skips.append(Linear(inputs, width) if residual else nn.Identity())
+            inputs = width
+        self.residual = residual
+        self.jk: Any = None
+        if jk in ("cat", "max"):
+            self.jk = JumpingKnowledge(jk)
+        joined_width = hidden_channels * (len(widths) if jk == "cat" else 1)
+        self.last = Linear(joined_width, out_channels) if joined else None
+        if architecture == "appnp":
+            self.propagation = conv.APPNP(HOPS, TELEPORT)
+
+    def _layer(self, inputs: int, outputs: int, heads: int, number: int, last: bool) -> nn.Module:
+        layer: nn.Module
+        if self.architecture == "appnp":
+            layer = Linear(inputs, outputs)
+            return layer
+        if self.architecture == "gcnii":
+            layer = conv.GCN2Conv(outputs, INITIAL, DECAY, layer=number + 1)
+            return layer
+        return LAYERS[self.architecture](inputs, outputs, heads, last)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Outputs ``[nodes, out_channels]``."""
+        if edge_weight is not None and self.architecture not in WEIGHTED:
+            raise ValueError(
+                f"the graph has edge weights, which {self.architecture} does not read: take them "
+                f"out of the data, or choose gcn, {' or '.join(WEIGHTED)}"
+            )
+        x = x if x.layout is torch.strided else x.to_dense()
+        edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        if self.first is not None:
+            x = self.first(dropout(x, self.dropout, self.training)).relu()
+        initial, outputs = x, []
+        for number, layer in enumerate(self.convs):
+            dropped = dropout(x, self.dropout, self.training)
+            out = self._apply_layer(layer, dropped, initial, edges)
+            if number < len(self.norms):
+                if self.residual:
+                    out = out + self.skips[number](x)
+                out = self.norms[number](out).relu()
+            x = out
+            outputs.append(x)
+        if self.last is not None:
+            x = self.last(x if self.jk is None else self.jk(outputs))
+        return x if self.propagation is None else self.propagation(x, *edges)
+
+    def _apply_layer(
+        self, layer: Any, x: Tensor, initial: Tensor, edges: tuple[Tensor, ...]
+    ) -> Tensor:
+        out: Tensor
+        if self.architecture == "gcnii":
+            out = layer(x, initial, *edges)
+        elif self.architecture == "appnp":
+            out = layer(x)
+        else:
+            out = layer(x, *edges)
+        return out
+
+    def extra_repr(self) -> str:
+        """The architecture and the DropOut."""
+        return f"{self.architecture}, dropout={self.dropout:g}"

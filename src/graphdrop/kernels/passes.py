@@ -20,6 +20,7 @@ from torch import Tensor
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.kernels import channels, loops, tiles
+from graphdrop.kernels.threads import waiting
 
 if "NUMBA_THREADING_LAYER" not in os.environ:
     # OpenMP starts a parallel loop in microseconds and alternates well with torch's own threads.
@@ -245,6 +246,8 @@ def enter() -> None:
         # the first call starts Numba's OpenMP threads and thereby sets the number for all of
         # OpenMP, torch included
         torch.set_num_threads(threads)
+    if threads > 1 and not _Process.child:
+        waiting.look()
     if not _Process.announced:
         _Process.announced = True
         directory = loops.cache_directory()

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 
+from contracts import patience
 from graphdrop.data import download as module
 from graphdrop.data.download import (
     ChecksumError,
@@ -140,7 +141,7 @@ def test_processes_that_download_at_once_do_not_harm_each_other(server, wanted):
     )
     words = [f"{server}/whole", str(wanted.size), wanted.sha256, str(wanted.target)]
     runs = [subprocess.Popen([sys.executable, "-c", program, *words]) for _ in range(4)]
-    assert [run.wait(60) for run in runs] == [0, 0, 0, 0]
+    assert [run.wait(patience.SECONDS) for run in runs] == [0, 0, 0, 0]
     assert wanted.target.read_bytes() == CONTENT
     assert left_behind(wanted) == [wanted.target]
 

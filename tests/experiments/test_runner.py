@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from contracts import patience
 from graphdrop.experiments import run_cells
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.keys import run_key
@@ -96,7 +97,7 @@ def lines_in(store: Store) -> int:
 
 
 def wait_until(condition, what: str) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + patience.SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"waited too long for {what}"
         time.sleep(0.02)
@@ -130,7 +131,7 @@ def test_a_killed_reproduction_loses_no_finished_run_and_repeats_none(tmp_path):
     assert 2 <= kept.count(b"\n") < 6
     # Two at once go on with it, and share the rest.
     both = [subprocess.Popen(command, env=environment) for _ in range(2)]
-    assert [one.wait(timeout=120) for one in both] == [0, 0]
+    assert [one.wait(timeout=patience.SECONDS) for one in both] == [0, 0]
     assert store.path.read_bytes().startswith(kept)
     assert store.path.read_bytes().count(b"\n") == 6
     assert sorted(record["seed"] for record in store.records().values()) == list(range(6))

@@ -11,7 +11,7 @@ import numba
 import pytest
 import torch
 
-from contracts import forks
+from contracts import forks, patience
 from contracts.workers import digest, digests_of_threads
 from graphdrop.kernels import loops
 
@@ -61,7 +61,7 @@ def test_a_fork_before_use_works_and_after_use_says_what_to_do(when: str) -> Non
         capture_output=True,
         check=False,
         text=True,
-        timeout=300,
+        timeout=patience.SECONDS,
     )
     assert finished.returncode == 0, finished.stderr
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from contracts import step_under_limit
+from contracts import patience, step_under_limit
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, passes, power_law_edges
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
@@ -67,7 +67,7 @@ def test_a_masked_pass_fits_where_no_array_of_masks_does(kind: Kind, per_edge: b
         capture_output=True,
         check=False,
         text=True,
-        timeout=300,
+        timeout=patience.SECONDS,
     )
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout) == {

@@ -1,0 +1,184 @@
+"""Threads sleep while they wait on a busy machine, spin on a free one, and compute the same."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numba
+import pytest
+import torch
+
+from contracts import patience
+from contracts.workers import digest
+from graphdrop.kernels import passes
+from graphdrop.kernels.threads import (
+    BUSY_SECONDS,
+    CHOSEN_BY,
+    FREE_SECONDS,
+    CrowdedTeams,
+    Waiting,
+    runtimes,
+    seconds_queued,
+)
+
+linux = pytest.mark.skipif(
+    not Path("/proc/thread-self/schedstat").exists(), reason="needs Linux's count of waiting time"
+)
+
+
+class Machine:
+    """A clock, and how long the thread was queued, both set by hand."""
+
+    def __init__(self) -> None:
+        self.now = self.queued = 0.0
+        self.asked = 0
+
+    def read(self) -> float:
+        self.asked += 1
+        return self.queued
+
+    def passes(self, seconds: float, busy: float) -> None:
+        self.now += seconds
+        self.queued += busy * seconds
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def waiting(machine: Machine) -> Iterator[Waiting]:
+    waiting = Waiting(machine.read, lambda: machine.now)
+    waiting.look()
+    yield waiting
+    for _ in range(2):  # the first may still measure a busy time
+        machine.passes(FREE_SECONDS, busy=0.0)
+        waiting.look()
+
+
+def threads_of_the_process() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@linux
+def test_threads_sleep_once_the_machine_is_busy_and_spin_when_it_is_free_again(machine, waiting):
+    machine.passes(BUSY_SECONDS, busy=0.5)
+    waiting.look()
+    assert waiting.asleep
+    machine.passes(FREE_SECONDS, busy=0.5)
+    waiting.look()
+    assert waiting.asleep
+    machine.passes(FREE_SECONDS, busy=0.0)
+    waiting.look()
+    assert not waiting.asleep
+
+
+def test_threads_go_on_spinning_on_a_free_machine(machine, waiting):
+    machine.passes(BUSY_SECONDS, busy=0.01)
+    waiting.look()
+    assert not waiting.asleep
+
+
+@linux
+def test_one_free_moment_does_not_end_the_sleep(machine, waiting):
+    machine.passes(BUSY_SECONDS, busy=0.5)
+    waiting.look()
+    machine.passes(BUSY_SECONDS, busy=0.0)
+    waiting.look()
+    assert waiting.asleep
+
+
+def test_between_two_measurements_a_look_asks_nothing_of_the_system(machine, waiting):
+    asked = machine.asked
+    for _ in range(100):
+        machine.passes(BUSY_SECONDS / 200, busy=1.0)
+        waiting.look()
+    assert machine.asked == asked
+
+
+def test_each_calling_thread_is_measured_by_itself(machine, waiting):
+    """Another thread may have been queued for longer in its whole life; that says nothing."""
+    machine.passes(BUSY_SECONDS, busy=1.0)
+    other = threading.Thread(target=waiting.look)
+    other.start()
+    other.join()
+    assert not waiting.asleep
+
+
+def test_a_system_that_does_not_count_waiting_is_left_alone():
+    machine = Machine()
+    waiting = Waiting(lambda: None, lambda: machine.now)
+    for _ in range(3):
+        waiting.look()
+        machine.passes(FREE_SECONDS, busy=1.0)
+    assert not waiting.asleep
+
+
+@linux
+def test_the_time_a_thread_is_queued_never_goes_back():
+    first = seconds_queued()
+    assert first is not None
+    assert 0.0 <= first <= (seconds_queued() or 0.0)
+
+
+@linux
+def test_teams_of_more_threads_than_processors_live_until_they_are_released():
+    digest(0)  # starts the runtimes
+    assert runtimes()
+    before = threads_of_the_process()
+    teams = CrowdedTeams()
+    asleep = threads_of_the_process() - before
+    teams.release()
+    # the thread that holds the teams is a member of each
+    assert asleep >= 1 + len(runtimes()) * len(os.sched_getaffinity(0))
+    deadline = time.monotonic() + patience.SECONDS
+    while threads_of_the_process() > before:
+        assert time.monotonic() < deadline, "released threads go on"
+        time.sleep(0.01)
+
+
+@linux
+def test_sleeping_changes_neither_the_numbers_of_threads_nor_a_bit():
+    spinning = digest(0)
+    before = torch.get_num_threads(), numba.get_num_threads()
+    teams = CrowdedTeams()
+    try:
+        assert digest(0) == spinning
+        assert (torch.get_num_threads(), numba.get_num_threads()) == before
+    finally:
+        teams.release()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_loop_of_several_threads_looks_and_one_thread_has_none_to_wait_for(
+    threads, monkeypatch
+):
+    looks = []
+    monkeypatch.setattr(passes.waiting, "look", lambda: looks.append(threads))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        digest(0)
+    finally:
+        torch.set_num_threads(before)
+    assert bool(looks) == (threads > 1)
+
+
+@linux
+@pytest.mark.parametrize("variable", [None, *CHOSEN_BY])
+def test_how_a_user_wants_threads_to_wait_is_left_as_it_is(variable):
+    program = (
+        "from graphdrop.kernels import threads\n"
+        "print(threads.waiting._queued is threads.seconds_queued)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY}
+    chosen = {} if variable is None else {variable: "passive" if "OMP_W" in variable else "100"}
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment | chosen, capture_output=True, check=True
+    )
+    assert finished.stdout.split() == [str(variable is None).encode()]

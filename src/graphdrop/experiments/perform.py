@@ -35,10 +35,10 @@ from graphdrop.metrics import TotalVariation
 from graphdrop.nn.sampled import layer_inputs
 from graphdrop.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
+from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import load_for
-from graphdrop.train.progress import Progress
+from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
-from graphdrop.train.selection import Selection
 
 POINTS = 40
 """A course over the epochs keeps about so many of them."""
@@ -83,8 +83,7 @@ def perform(
 
 
 def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool) -> dict[str, Any]:
-    trainer = Trainer(config, dataset, progress=follower)
-    follower.follow(trainer)
+    trainer = Trainer(config, dataset, progress=Silent(), callbacks=[follower])
     found = _fitted(trainer)
     if blind:
         scored = part_scores(trainer, config, "validation")
@@ -101,7 +100,10 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
 
 def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
     known, outside = without_class(dataset, config.left_out)
-    trainers = [Trainer(one, known, progress=follower) for one in config.member_configs()]
+    trainers = [
+        Trainer(one, known, progress=Silent(), callbacks=[follower])
+        for one in config.member_configs()
+    ]
     first, *_ = [_fitted(trainer) for trainer in trainers]
     return first | detection(trainers, config, outside)
 
@@ -121,31 +123,27 @@ def _dataset(settings: DataSettings) -> Dataset:
     return load_for(settings)
 
 
-class _Follower(Progress):
-    """Shows nothing, but hears of every epoch."""
+class _Follower(Callback):
+    """Hears of every epoch, and looks at the layers at evaluations if that is asked for."""
 
     smoothing: Smoothing | None = None
 
     def __init__(self, on_epoch: Callable[[int], None], *, watch: bool) -> None:
-        super().__init__()
-        self._on_epoch, self._watch = on_epoch, watch
+        self._tell, self._watch = on_epoch, watch
 
-    def follow(self, trainer: Trainer) -> None:
-        """Look at the layers of this run too, if that is asked for."""
+    def on_start(self, trainer: Trainer) -> None:
+        """Begin to look at the layers of this run."""
         if self._watch:
             self.smoothing = Smoothing(trainer)
 
-    def start(self, epochs: int, done: int) -> None:
-        """Nothing is shown."""
-
-    def evaluated(self, epoch: int) -> None:
-        """Look at the layers as they were evaluated."""
+    def on_evaluation(self, trainer: Trainer) -> None:
+        """Look at the layers as they are evaluated."""
         if self.smoothing is not None:
-            self.smoothing.look(epoch)
+            self.smoothing.look(trainer.epoch)
 
-    def update(self, line: Mapping[str, Any], selection: Selection) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Pass the number of the epoch on."""
-        self._on_epoch(line["epoch"])
+        self._tell(line["epoch"])
 
 
 class Smoothing:

@@ -2,6 +2,7 @@
 
 from graphdrop.train.checkpoint import load, save
 from graphdrop.train.objective import Objective
-from graphdrop.train.trainer import DivergedError, Result, StoppedError, Trainer
+from graphdrop.train.result import DivergedError, Result, StoppedError
+from graphdrop.train.trainer import Trainer
 
 __all__ = ["DivergedError", "Objective", "Result", "StoppedError", "Trainer", "load", "save"]

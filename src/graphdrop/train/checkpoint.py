@@ -173,7 +173,8 @@ def parted(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The moments of every parameter, under names such as `3/exp_avg`."""
-    return joined({str(n): state for n, state in optimizer.state_dict()["state"].items()})
+    states = optimizer.state_dict()["state"].items()
+    return joined({str(n): {k: t for k, t in s.items() if torch.is_tensor(t)} for n, s in states})
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -1,12 +1,21 @@
-"""The graph that a run reads, loaded as its settings say."""
+"""The graph that a run reads: loaded as its settings say, or one's own."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
-from graphdrop.config import DataSettings
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.data.sources import find_source
+from graphdrop.data.splits import Split
+from graphdrop.data.validate import MASKS
+
+OWN = "data"
+"""The name of a graph that was given as a PyG `Data`."""
 
 
 def load_for(settings: DataSettings) -> Dataset:
@@ -14,6 +23,45 @@ def load_for(settings: DataSettings) -> Dataset:
     return load_dataset(
         settings.dataset, settings.root or None, settings.split, settings.split_seed
     )
+
+
+def dataset_for(config: Config, data: Dataset | Data | None) -> tuple[Config, Dataset]:
+    """The settings and the graph of a run; a `Data` of one's own has a name of its own."""
+    if data is None:
+        return config, load_for(config.data)
+    if isinstance(data, HeteroData):
+        raise TypeError(
+            "data is a HeteroData: Trainer takes graphs of one kind of nodes; wrap the model as "
+            "docs/attach.md shows and train it in a loop of your own, or use to_homogeneous()"
+        )
+    if isinstance(data, Dataset):
+        check_name(data, config.data)
+        return config, data
+    if not isinstance(data, Data):
+        raise TypeError(
+            f"data is a {type(data).__name__}: give a PyG Data or what load_dataset returns"
+        )
+    if config.data.dataset == DataSettings().dataset:
+        named = config.data.model_copy(update={"dataset": OWN})
+        config = config.model_copy(update={"data": named})
+    if not data.y.is_floating_point() and data.y.dim() == 1:
+        return config, load_dataset(data, None, config.data.split, config.data.split_seed)
+    return config, _with_given_split(data)
+
+
+def _with_given_split(data: Data) -> Dataset:
+    """A graph whose targets are not classes: its split must be in it."""
+    missing = [name for name in MASKS if data.get(name) is None]
+    if missing:
+        raise ValueError(
+            f"data has no {', '.join(missing)}: targets that are not classes need their split in "
+            "the data, as bool masks"
+        )
+    data = copy.copy(data)
+    data.x = data.x.to(torch.float32)
+    train, val, test = (data[name] for name in MASKS)
+    split = Split(train, val, test, "given")
+    return Dataset(OWN, data, split, 0)
 
 
 def check_name(dataset: Dataset, settings: DataSettings) -> None:

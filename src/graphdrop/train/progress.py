@@ -46,9 +46,6 @@ class Progress:
             self._bar.start()
             self._bar.add_task("", total=epochs, completed=done)
 
-    def evaluated(self, epoch: int) -> None:
-        """Hear of an evaluation while the weights that it was of are in place; nothing is shown."""
-
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:
         """Show the epoch that this line of metrics is about."""
         if "validation" in line:

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.utils import get_total_norm
+from torch_geometric.data import Data
 
-from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.estimators import Estimator
@@ -34,15 +33,19 @@ from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
-from graphdrop.train import checkpoint, evaluation, folder, inputs, provenance
+from graphdrop.train import checkpoint, folder, inputs, provenance
 from graphdrop.train.agreement import disagreement
 from graphdrop.train.average import WeightAverage, check_averaged
-from graphdrop.train.evaluation import Scores
-from graphdrop.train.journal import Journal, summary_writer
+from graphdrop.train.callbacks import Callback, TensorBoard
+from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
 from graphdrop.train.records import TrainingNote, header_note
+from graphdrop.train.result import DivergedError, Result, StoppedError
 from graphdrop.train.selection import Selection
+from graphdrop.train.tasks import Task, task_of
+
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
@@ -52,38 +55,13 @@ WHAT_TO_TRY = {
 }
 
 
-class DivergedError(ValueError):
-    """A run in which a number became infinite or undefined."""
-
-
-class StoppedError(RuntimeError):
-    """A run that was asked to stop before its end; its folder has all that it takes to go on."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came out of a run: the scores of the state that was best on the validation nodes."""
-
-    validation: Scores
-    test: Scores
-    drop_rates: list[float | None]
-    """Expected drop rate of each layer; None where it drops nothing."""
-    selected_epoch: int
-    epochs: int
-    seconds: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return asdict(self)
-
-
 class Trainer:
     """Trains a method as its settings say.
 
     Args:
         config: all settings of the run.
-        dataset: the graph, with its split, under the name that `config.data.dataset` has; by
-            default it is loaded by that name.
+        data: a PyG `Data` as it is, or what `load_dataset` returned; by default the dataset that
+            `config.data` names is loaded.
         run_folder: where settings, metrics, checkpoints and the result go; `None` keeps all in
             memory.
         resume: go on with the run in the folder, if there is one.
@@ -91,34 +69,48 @@ class Trainer:
         model: a model of your own, with a sampler attached or with sampled layers in it, to be
             trained in place of the one that `config.model` describes, with its own estimator
             unless `config.train.estimator` names one.
+        task: what is predicted, such as `tasks.Links(...)`; by default what the type and shape of
+            `data.y` say: classes, labels or numbers.
+        loss: a loss of your own of a pass's outputs and targets, in place of the task's.
+        optimizer: makes the optimizer from the parameters; by default Adam at
+            `config.train.learning_rate`.
+        device: where model and data go; by default where they are.
+        callbacks: hear of the run while it goes on.
     """
 
     def __init__(
         self,
         config: Config,
-        dataset: Dataset | None = None,
+        data: Dataset | Data | None = None,
         run_folder: str | Path | None = None,
         *,
         resume: bool = False,
         progress: Progress | None = None,
         model: nn.Module | None = None,
+        task: Task | None = None,
+        loss: Loss | None = None,
+        optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None,
+        device: str | torch.device | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        dataset = dataset or inputs.load_for(config.data)
-        inputs.check_name(dataset, config.data)
+        config, dataset = inputs.dataset_for(config, data)
         self.config, self.dataset = config, dataset
         self.progress = progress or Progress()
-        self.data = dataset.data
         self.fingerprint = provenance.fingerprint(dataset.data)
-        split = dataset.split
-        parts = {"train": split.train, "validation": split.val, "test": split.test}
+        self.data = dataset.data if device is None else dataset.data.to(device)
+        self.task = task or task_of(self.data.y)
+        self._loss = loss or self.task.loss
+        self.targets = self.task.targets(self.data).to(self.data.x.device)
+        parts = self.task.parts(dataset.split)
         # The same tensors in every call: what was worked out for them is then found again.
-        self.rows = {name: mask.nonzero().flatten() for name, mask in parts.items()}
+        self.rows = {n: mask.nonzero().flatten().to(device) for n, mask in parts.items()}
         for name, rows in self.rows.items():
             if not len(rows):
                 raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
-        self.labels = self.data.y[self.rows["train"]]
+        self.labels = self.targets[self.rows["train"]]
 
         self.model: Any = self._built() if model is None else model
+        self.model.to(device)
         self.engine: SampledModel = sampled(self.model)
         self.engine.defaults = PredictionDefaults.of(config)
         if config.train.estimator != "method":
@@ -126,7 +118,8 @@ class Trainer:
         self.inputs = self.engine.defaults.inputs(self.data)
         self.objective = Objective(config.objective, self.engine, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average
-        self.optimizer = torch.optim.Adam(self.model.parameters(), rate, fused=True)
+        make = optimizer or (lambda parameters: torch.optim.Adam(parameters, rate, fused=True))
+        self.optimizer = make(self.model.parameters())
         if decay:
             check_averaged(self.model)
         self.average = WeightAverage(self.model, decay) if decay else None
@@ -138,8 +131,9 @@ class Trainer:
         self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
         self.seconds = 0.0
         self.folder = None
-        if config.train.tensorboard:
-            summary_writer()  # better missed now than after the folder is made
+        self.callbacks = list(callbacks)
+        if config.train.tensorboard and run_folder is not None:
+            self.callbacks.append(TensorBoard())
         if run_folder is not None:
             self.folder = folder.claim(run_folder, config, resume=resume)
             if resume:
@@ -149,7 +143,8 @@ class Trainer:
         """The network that the settings describe."""
         settings = self.config.model
         edges = self.dataset.graph.num_edges if find(settings.method).local else 0
-        sizes = int(self.data.x.shape[1]), self.dataset.num_classes, edges
+        outputs = self.task.width(self.data, self.dataset.num_classes, settings.hidden)
+        sizes = int(self.data.x.shape[1]), outputs, edges
         network: nn.Module = Blueprint(settings, *sizes).build(self.config.seed)
         return network
 
@@ -161,17 +156,23 @@ class Trainer:
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""
         settings = self.config.train
-        self.journal = Journal(self.folder, self.epoch, tensorboard=settings.tensorboard)
+        self.journal = Journal(self.folder, self.epoch)
         self._kept = time.monotonic()
         self._started = self._kept - self.seconds
         self.progress.start(settings.epochs, self.epoch)
+        result = None
         try:
+            for callback in self.callbacks:
+                callback.on_start(self)
             while not self.finished:
                 self._train_epoch()
+            result = self._conclude()
         finally:
             self.progress.stop()
             self.journal.close()
-        return self._conclude()
+            for callback in self.callbacks:
+                callback.on_end(self, result)
+        return result
 
     def stop(self) -> None:
         """Stop after the present epoch: its state is kept in the folder, and `fit` raises.
@@ -188,11 +189,15 @@ class Trainer:
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
             with self.average.in_place() if self.average is not None else nullcontext():
                 line |= self._evaluate()
-                self.progress.evaluated(self.epoch)
+                for callback in self.callbacks:
+                    callback.on_evaluation(self)
             self.finished = self.selection.exhausted(self.epoch, settings)
         self.finished |= self.epoch == settings.epochs
-        self.journal.write({**line, "seconds": round(time.monotonic() - self._started, 3)})
+        line["seconds"] = round(time.monotonic() - self._started, 3)
+        self.journal.write(line)
         self.progress.update(line, self.selection)
+        for callback in self.callbacks:
+            callback.on_epoch(self, line)
         due = time.monotonic() - self._kept >= settings.checkpoint_seconds
         if self.folder is not None and (due or self.finished or self._stopping):
             self._keep(self.folder)
@@ -230,10 +235,12 @@ class Trainer:
         agreed = list[Tensor]()
 
         def compute(draws: Sequence[Draw]) -> Tensor:
-            rows = None if settings.agree else train
+            whole = bool(settings.agree) or not self.task.of_nodes
+            rows = None if whole else train
             logits = list(self.engine.samples(self.inputs, draws, rows, training=True))
             labelled = [one[train] if settings.agree else one for one in logits]
-            loss = torch.stack([cross_entropy(one, self.labels) for one in labelled]).mean()
+            labelled = [self.task.decode(one, train) for one in labelled]
+            loss = torch.stack([self._loss(one, self.labels) for one in labelled]).mean()
             if settings.agree:
                 agreed.append(settings.agree * disagreement(logits, settings.sharpen))
                 loss = loss + agreed[-1]
@@ -246,25 +253,32 @@ class Trainer:
         agree = agreed[0].detach()
         return Estimate(loss - agree, tape), {"agree": agree}
 
-    def predict(self, rows: Tensor, samples: int | None = None) -> Predictive:
-        """The predictive distribution of some nodes by the present state, as the settings say."""
-        return predict(self.model, self.data, samples, rows=rows)
+    def predict(self, rows: Tensor, samples: int | None = None) -> Any:
+        """What the present state predicts for some nodes, or for some of the task's links."""
+        task = self.task
+        return predict(
+            self.model,
+            self.data,
+            samples,
+            output=task.output,
+            rows=rows if task.of_nodes else None,
+            decode=None if task.of_nodes else lambda outputs: task.decode(outputs, rows),
+        )
 
     def _evaluate(self) -> dict[str, Any]:
         """Score the present state on the validation nodes, and keep it if it is the best."""
         self._check_finite("", self.model.state_dict())
         rows, settings = self.rows["validation"], self.config.train
-        labels = self.data.y[rows]
+        targets = self.targets[rows]
         with self._working():
             prediction = self.predict(rows, settings.samples)
-            predicted = prediction.predicted
-            accuracy = evaluation.accuracy(predicted, labels)
-            nll = float(metrics.nll(prediction.probabilities, labels))
-        self.right.append(predicted == labels)
-        if self.selection.offer(self.epoch, accuracy, nll, settings):
+            quality, nll = self.task.quality(prediction, targets)
+        if isinstance(prediction, Predictive):
+            self.right.append(prediction.predicted == targets)
+        if self.selection.offer(self.epoch, quality, nll, settings):
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {
-            "validation": {"accuracy": accuracy, "nll": nll},
+            "validation": {"accuracy": quality, "nll": nll},
             "drop_rates": self._drop_rates(),
         }
 
@@ -275,8 +289,8 @@ class Trainer:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
         scores = {
-            name: evaluation.score(
-                self.predict(self.rows[name]), self.data.y[self.rows[name]], self.config
+            name: self.task.figures(
+                self.predict(self.rows[name]), self.targets[self.rows[name]], self.config
             )
             for name in ("validation", "test")
         }

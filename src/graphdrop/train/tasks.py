@@ -1,0 +1,218 @@
+"""What is predicted: classes, labels, numbers or links; its likelihood, and how it is scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch_geometric.data import Data
+
+from graphdrop.config import Config
+from graphdrop.data.splits import Split
+from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
+from graphdrop.train import evaluation
+from graphdrop.train.evaluation import Scores
+
+Output = Literal["classes", "labels", "gaussian"]
+
+
+class Task(ABC):
+    """The likelihood of a network's outputs, and the figures of a prediction."""
+
+    output: Output
+    """How ``predict`` reads the outputs."""
+    of_nodes = True
+    """Whether a part of the split has nodes; else it has what ``decode`` makes of them."""
+
+    def targets(self, data: Data) -> Tensor:
+        """What is to be predicted, a row for every node."""
+        targets: Tensor = data.y
+        return targets
+
+    def parts(self, split: Split) -> dict[str, Tensor]:
+        """The bool masks of train, validation and test over the targets."""
+        return {"train": split.train, "validation": split.val, "test": split.test}
+
+    def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
+        """The number of columns that a network for this task puts out."""
+        return num_classes
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean negative log-likelihood of one pass."""
+
+    @abstractmethod
+    def figures(self, answer: Any, targets: Tensor, config: Config) -> Any:
+        """All figures of a prediction."""
+
+    @abstractmethod
+    def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
+        """A score of which more is better, and the negative log-likelihood: for the selection."""
+
+    def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Outputs of nodes as outputs of what is predicted; ``rows`` are those of one part."""
+        return outputs
+
+
+class Classes(Task):
+    """One class out of several for every node: logits ``[nodes, classes]``."""
+
+    output: Output = "classes"
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy."""
+        return cross_entropy(outputs, targets)
+
+    def figures(self, answer: Predictive, targets: Tensor, config: Config) -> Scores:
+        """Accuracy, NLL, ECE and PAvPU."""
+        return evaluation.score(answer, targets, config)
+
+    def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
+        """Accuracy and NLL."""
+        from graphdrop.metrics import nll  # noqa: PLC0415 - beside the method of that name
+
+        accuracy = evaluation.accuracy(answer.predicted, targets)
+        return accuracy, float(nll(answer.probabilities, targets))
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """How good the probabilities of labels or links are."""
+
+    accuracy: float
+    """Of all entries, with a yes above one half."""
+    f1: float
+    """Of all entries together: micro F1."""
+    nll: float
+
+
+class Labels(Task):
+    """A yes or no in every entry: several labels of a node."""
+
+    output: Output = "labels"
+
+    def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
+        """The number of labels."""
+        return int(data.y.shape[1])
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Binary cross-entropy, over all entries."""
+        return binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
+
+    def figures(self, answer: LabelPredictive, targets: Tensor, config: Config) -> LabelScores:  # noqa: ARG002
+        """Accuracy, micro F1 and NLL."""
+        truth, said = targets > 0.5, answer.labels
+        hits = float((truth & said).sum())
+        f1 = 2.0 * hits / max(1.0, float(truth.sum() + said.sum()))
+        accuracy, nll = self.quality(answer, targets)
+        return LabelScores(accuracy, f1, nll)
+
+    def quality(self, answer: LabelPredictive, targets: Tensor) -> tuple[float, float]:
+        """Accuracy over all entries and NLL."""
+        truth, yes = targets > 0.5, answer.probabilities.double()
+        chance = torch.where(truth, yes, 1.0 - yes).clamp_min(torch.finfo(torch.float32).tiny)
+        return float((answer.labels == truth).double().mean()), float(-chance.log().mean())
+
+
+@dataclass(frozen=True)
+class GaussianScores:
+    """How good a prediction of numbers is."""
+
+    rmse: float
+    nll: float
+    coverage: float
+    """The share of targets inside their central 90 % interval."""
+
+
+class Gaussian(Task):
+    """Numbers with Gaussian noise: means beside as many log variances, ``[nodes, 2 * targets]``."""
+
+    output: Output = "gaussian"
+
+    def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
+        """Twice the number of targets."""
+        return 2 * _column(data.y).shape[1]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean negative log-likelihood of a Gaussian, the constant included."""
+        mean, log_variance = outputs.chunk(2, 1)
+        return _gaussian_nll(mean, log_variance, _column(targets)).mean()
+
+    def figures(
+        self,
+        answer: GaussianPredictive,
+        targets: Tensor,
+        config: Config,  # noqa: ARG002
+    ) -> GaussianScores:
+        """Root mean square error, NLL of the moments, and coverage."""
+        truth = _column(targets)
+        low, high = answer.intervals(0.9)
+        inside = float(((truth >= low) & (truth <= high)).double().mean())
+        error, nll = self.quality(answer, targets)
+        return GaussianScores(-error, nll, inside)
+
+    def quality(self, answer: GaussianPredictive, targets: Tensor) -> tuple[float, float]:
+        """The negative root mean square error, and NLL."""
+        truth = _column(targets)
+        error = float((answer.mean - truth).double().square().mean().sqrt())
+        nll = _gaussian_nll(answer.mean, answer.variance.log(), truth)
+        return -error, float(nll.double().mean())
+
+
+class Links(Labels):
+    """Whether there is a link: the logit of a pair is the product of its ends' embeddings.
+
+    Args:
+        pairs: ``[2, links]``, the ends of every pair that has a target.
+        exist: ``[links]``, 1 where there is a link and 0 where there is none.
+        split: the pairs of training, validation and test, by their numbers.
+    """
+
+    of_nodes = False
+
+    def __init__(self, pairs: Tensor, exist: Tensor, split: Split) -> None:
+        if pairs.dim() != 2 or pairs.shape[0] != 2 or exist.shape != pairs.shape[1:]:
+            raise ValueError(
+                f"pairs must have shape [2, links] and exist [links]; got {tuple(pairs.shape)} and "
+                f"{tuple(exist.shape)}"
+            )
+        self.pairs, self.exist, self.split = pairs, exist, split
+
+    def targets(self, data: Data) -> Tensor:  # noqa: ARG002
+        """Whether each pair is a link."""
+        return self.exist
+
+    def parts(self, split: Split) -> dict[str, Tensor]:  # noqa: ARG002
+        """The parts of the pairs; the split of nodes plays no part."""
+        return super().parts(self.split)
+
+    def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
+        """Embeddings are as wide as hidden layers."""
+        return hidden
+
+    def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:
+        """Embeddings ``[nodes, features]`` to logits ``[links]`` of the pairs of one part."""
+        source, destination = self.pairs if rows is None else self.pairs[:, rows]
+        return (outputs[source] * outputs[destination]).sum(-1)
+
+
+def task_of(targets: Tensor) -> Task:
+    """The task that targets belong to by their type and shape."""
+    if not targets.is_floating_point() and targets.dim() == 1:
+        return Classes()
+    if targets.dim() == 2 and bool(((targets == 0) | (targets == 1)).all()):
+        return Labels()
+    return Gaussian()
+
+
+def _column(targets: Tensor) -> Tensor:
+    return targets if targets.dim() > 1 else targets[:, None]
+
+
+def _gaussian_nll(mean: Tensor, log_variance: Tensor, truth: Tensor) -> Tensor:
+    constant = torch.log(torch.tensor(2.0 * torch.pi))
+    return 0.5 * (constant + log_variance + (truth - mean).square() * (-log_variance).exp())

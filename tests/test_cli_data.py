@@ -1,5 +1,6 @@
 """`graphdrop data` says what is known, what is here and what is wrong, one line per error."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import graphdrop
+import graphdrop.cli
 from graphdrop.cli import main
 from graphdrop.data.sources import SOURCES, find
 
@@ -151,6 +152,15 @@ def test_an_error_is_one_line_and_exit_code_2(run, words):
     assert (code, out) == (2, "")
     assert err.startswith("graphdrop: error: ")
     assert err.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line_that_names_the_file(run, monkeypatch):
+    def full(words: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a/last.safetensors")
+
+    monkeypatch.setattr(graphdrop.cli, "app", full)
+    line = "graphdrop: error: runs/a/last.safetensors: No space left on device\n"
+    assert run("train") == (2, "", line)
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"graphdrop: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"graphdrop: error: {_in_one_line(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _in_one_line(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fspath(error.filename)}: {error.strerror}"
+    return " ".join(str(error).split())

@@ -145,7 +145,18 @@ def test_verify_asks_for_a_named_dataset_to_be_here(run, no_files):
 
 
 @pytest.mark.parametrize(
-    "words", [["data", "info", "corra"], ["data", "fetch", "corra"], ["data", "info", "/"]]
+    "words",
+    [
+        ["data", "info", "corra"],
+        ["data", "fetch", "corra"],
+        ["data", "info", "/"],
+        ["data", "info", "~nosuch/x.npz"],
+        ["data", "list", "--root", "~nosuch"],
+        ["train", "--dataset", "~nosuch/x.npz", "--show-config"],
+        ["train", "--root", "~nosuch/x", "--show-config"],
+        ["train", "--set", "hidden=3", "--show-config"],
+        ["train", "--set", "model.norm=" + "[" * 5000, "--show-config"],
+    ],
 )
 def test_an_error_is_one_line_and_exit_code_2(run, words):
     code, out, err = run(*words)

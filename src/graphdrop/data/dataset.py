@@ -20,6 +20,7 @@ from graphdrop.data.splits import Split, random_fractions, random_per_class
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.validate import MASKS, validate_data
+from graphdrop.util.files import expanded
 
 if TYPE_CHECKING:
     from graphdrop.graph import Graph
@@ -87,7 +88,7 @@ def load_dataset(
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
         return _from_files(source.name, sources.read(source, root), split, seed)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
-        path = Path(name).expanduser()
+        path = expanded(name)
         return _from_files(path.stem, {path.name: _read_file(path)}, split, seed)
     raise ValueError(_unknown(name))
 

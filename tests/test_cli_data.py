@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import graphdrop.cli
 from graphdrop.cli import main
@@ -172,6 +173,28 @@ def test_a_full_disk_is_one_line_that_names_the_file(run, monkeypatch):
     monkeypatch.setattr(graphdrop.cli, "app", full)
     line = "graphdrop: error: runs/a/last.safetensors: No space left on device\n"
     assert run("train") == (2, "", line)
+
+
+@pytest.mark.parametrize("ask", [lambda: np.empty(2**58), lambda: torch.empty(2**58), bytes])
+def test_memory_that_cannot_be_had_is_one_line(run, monkeypatch, ask):
+    def starve(words: object) -> None:
+        ask()
+        raise MemoryError
+
+    monkeypatch.setattr(graphdrop.cli, "app", starve)
+    code, out, err = run("train")
+    assert (code, out) == (2, "")
+    assert err.startswith("graphdrop: error: memory ran out (")
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_the_package_itself_keeps_its_traceback(monkeypatch):
+    def wrong(words: object) -> None:
+        raise RuntimeError("a kernel was called from a forked process")
+
+    monkeypatch.setattr(graphdrop.cli, "app", wrong)
+    with pytest.raises(RuntimeError, match="forked"):
+        main(["train"])
 
 
 @pytest.mark.parametrize(

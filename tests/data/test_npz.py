@@ -245,12 +245,17 @@ def test_an_array_of_the_wrong_type_is_refused_before_it_is_unpacked(dtype):
 
 
 @pytest.mark.parametrize(
-    ("key", "shape"), [("node_features", (2**20, 8)), ("train_masks", (2, 2**22))]
+    ("key", "shape", "dtype", "named"),
+    [
+        ("node_features", (2**20, 8), "|i1", "node_labels of shape (3,)"),
+        ("node_labels", (2**22,), "<i8", "node_labels of shape (4194304,)"),
+        ("train_masks", (2, 2**22), "|b1", "train_masks of shape (2, 4194304)"),
+    ],
 )
-def test_arrays_that_do_not_agree_are_refused_before_they_are_unpacked(key, shape):
-    taken, message = peak_bytes(bomb(key, shape, "|b1"))
+def test_arrays_that_do_not_agree_are_refused_before_they_are_unpacked(key, shape, dtype, named):
+    taken, message = peak_bytes(bomb(key, shape, dtype))
     assert taken < 2**22
-    assert f"array {key} of shape {shape} " in message
+    assert f"array {named} " in message
     assert "to agree with the other arrays" in message
 
 

@@ -64,6 +64,13 @@ class Archive:
         """Bytes that may still be taken."""
         return self.most - self._taken
 
+    def rows(self, key: str) -> int | None:
+        """The first size that the array `key` declares; None where it declares none."""
+        try:
+            return self._declared(key)[0][0]
+        except Exception:  # whatever it is, reading the array says it
+            return None
+
     def array(self, key: str, sizes: tuple[int | None, ...], kinds: str, use: Use) -> NDArray[Any]:
         """The array `key`; `kinds` are numpy's letters of the types it may have.
 

@@ -70,9 +70,9 @@ def _read_shchur(archive: Archive, adjacency: str, attributes: str) -> Data:
 
 
 def _read_platonov(archive: Archive) -> Data:
-    edges = archive.array("edges", (None, 2), "iu", Use.EDGES)
-    labels = archive.array("node_labels", (None,), "iu", Use.LABELS)
+    labels = archive.array("node_labels", (archive.rows("node_features"),), "iu", Use.LABELS)
     features = archive.array("node_features", (len(labels), None), "biuf", Use.FEATURES)
+    edges = archive.array("edges", (None, 2), "iu", Use.EDGES)
     data = Data(x=feature_tensor(features), edge_index=_integers(edges.T), y=_integers(labels))
     if archive.keys.intersection(_MASKS):
         for key in _MASKS:

@@ -1,5 +1,6 @@
 """`graphdrop data` says what is known, what is here and what is wrong, one line per error."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-import graphdrop
+import graphdrop.cli
 from graphdrop.cli import main
 from graphdrop.data.sources import SOURCES, find
 
@@ -144,13 +146,55 @@ def test_verify_asks_for_a_named_dataset_to_be_here(run, no_files):
 
 
 @pytest.mark.parametrize(
-    "words", [["data", "info", "corra"], ["data", "fetch", "corra"], ["data", "info", "/"]]
+    "words",
+    [
+        ["data", "info", "corra"],
+        ["data", "fetch", "corra"],
+        ["data", "info", "/"],
+        ["data", "info", "~nosuch/x.npz"],
+        ["data", "list", "--root", "~nosuch"],
+        ["train", "--dataset", "~nosuch/x.npz", "--show-config"],
+        ["train", "--root", "~nosuch/x", "--show-config"],
+        ["train", "--set", "hidden=3", "--show-config"],
+        ["train", "--set", "model.norm=" + "[" * 5000, "--show-config"],
+    ],
 )
 def test_an_error_is_one_line_and_exit_code_2(run, words):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert err.startswith("graphdrop: error: ")
     assert err.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line_that_names_the_file(run, monkeypatch):
+    def full(words: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a/last.safetensors")
+
+    monkeypatch.setattr(graphdrop.cli, "app", full)
+    line = "graphdrop: error: runs/a/last.safetensors: No space left on device\n"
+    assert run("train") == (2, "", line)
+
+
+@pytest.mark.parametrize("ask", [lambda: np.empty(2**58), lambda: torch.empty(2**58), bytes])
+def test_memory_that_cannot_be_had_is_one_line(run, monkeypatch, ask):
+    def starve(words: object) -> None:
+        ask()
+        raise MemoryError
+
+    monkeypatch.setattr(graphdrop.cli, "app", starve)
+    code, out, err = run("train")
+    assert (code, out) == (2, "")
+    assert err.startswith("graphdrop: error: memory ran out (")
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_the_package_itself_keeps_its_traceback(monkeypatch):
+    def wrong(words: object) -> None:
+        raise RuntimeError("a kernel was called from a forked process")
+
+    monkeypatch.setattr(graphdrop.cli, "app", wrong)
+    with pytest.raises(RuntimeError, match="forked"):
+        main(["train"])
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,100 @@ def test_an_unknown_method_gets_the_list_of_names():
     assert all(method in str(raised.value) for method in Method)
 
 
+@pytest.mark.parametrize("name", ["gcn-bbgdc", "Gcn_BbGdc", "GCN_BBGDC"])
+def test_a_methods_name_is_taken_in_any_case_and_kept_in_its_own(name):
+    settings = config.settle({"model": {"method": name}})
+    assert settings == Config()
+    assert 'method = "GCN-BBGDC"' in config.to_toml(settings)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": {"metod": "GCN"}, "train": {"epochs": 0}},
+        {"modle": {}},
+        {"model": 3},
+        {"self": 1},
+    ],
+)
+def test_the_class_itself_says_the_same_as_settle(asked):
+    with pytest.raises(ValueError, match=r"setting|table") as settled:
+        config.settle(asked)
+    with pytest.raises(ValueError, match=r"setting|table") as made:
+        Config(**asked)
+    assert str(made.value) == str(settled.value)
+    assert "\n" not in str(made.value)
+    assert not isinstance(made.value, ValidationError)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("hidden", "model.hidden"),
+        ("hiden", "model.hidden"),
+        ("samples", "train.samples or predict.samples"),
+        ("dropout", "model.dropout or predict.dropout"),
+        ("modle", "model"),
+        ("xyzzy", "seed or data or model or objective or train or predict"),
+    ],
+)
+def test_a_setting_without_its_section_gets_the_whole_name(name, given):
+    with pytest.raises(ValueError, match=f"^{name} is not a setting: give {given}$"):
+        config.settle(config.override({}, [f"{name}=3"]))
+
+
+def test_a_long_value_is_cut_in_the_error():
+    for value in ("x" * 10**5, 16**5000):
+        with pytest.raises(ValueError, match=r"model\.norm is") as raised:
+            Config(model={"norm": value})
+        assert len(str(raised.value)) < 200
+
+
+BOMBS = {
+    "dots in a key": ("a." * 30_000 + "b = 1", "dots in line 1"),
+    "dots in a table": ("seed = 1\n[" + "a." * 30_000 + "b]", "dots in line 2"),
+    "dots in an inline table": ("a = {" + "a." * 30_000 + "b = 1}", "dots in line 1"),
+    "nested arrays": ("a = " + "[" * 5_000 + "]" * 5_000, "5000 opening brackets"),
+    "nested arrays on lines": ("a = [" + "[\n" * 5_000 + "]" * 5_000, "5001 opening brackets"),
+    "nested tables": ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "5000 opening brackets"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_text_that_would_take_long_is_refused_before_it_is_parsed(
+    text, message, tmp_path, monkeypatch
+):
+    file = tmp_path / "bomb.toml"
+    file.write_text(text)
+    monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("it was parsed"))
+    with pytest.raises(ValueError, match=rf"bomb\.toml has .*{message}"):
+        config.read(file)
+    with pytest.raises(ValueError, match="--set is ") as raised:
+        config.override({}, [f"model.norm={text}"])
+    assert len(str(raised.value)) < 300
+
+
+def test_no_more_of_a_file_is_read_than_settings_take():
+    with pytest.raises(ValueError, match="/dev/zero has more than 65536 bytes"):
+        config.read("/dev/zero")
+
+
+def test_dots_and_brackets_in_comments_do_not_count(tmp_path: Path):
+    file = tmp_path / "some.toml"
+    file.write_text("# " + "." * 500 + "[" * 500 + "\nseed = 3\r\n")
+    assert config.read(file) == {"seed": 3}
+
+
+def test_a_number_of_thousands_of_digits_is_refused_with_the_file(tmp_path: Path):
+    file = tmp_path / "some.toml"
+    file.write_text("seed = " + "9" * 5000)
+    with pytest.raises(ValueError, match=r"some\.toml is not TOML"):
+        config.read(file)
+    file.write_text("seed = 0x" + "f" * 5000)
+    with pytest.raises(ValueError, match="seed is a number of thousands of digits"):
+        config.settle(config.read(file))
+
+
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ValueError, match=r"model\.norm.*; train\.epochs"):
         config.settle({"model": {"norm": 1}, "train": {"epochs": -1}})

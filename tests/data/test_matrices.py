@@ -67,3 +67,16 @@ def test_entries_stored_twice_add_up(monkeypatch, limit):
     monkeypatch.setattr(matrices, "DENSE_LIMIT", limit)
     features = feature_tensor(check(indices=[2, 2, 1]))
     assert features.to_dense().tolist() == [[0, 0, 3], [0, 3, 0]]
+
+
+def test_a_matrix_that_would_take_many_times_its_own_bytes_stays_sparse(monkeypatch):
+    monkeypatch.setattr(matrices, "ALWAYS_DENSE", 100)
+    stored = 3 * 4 + 3 * 4 + 3 * 4
+    widest = stored * matrices.MOST_EXPANSION // 8
+    assert feature_tensor(check(shape=(2, widest))).layout == torch.strided
+    assert feature_tensor(check(shape=(2, widest + 1))).layout == torch.sparse_csr
+
+
+def test_a_matrix_is_not_made_dense_beyond_the_memory_that_may_be_taken():
+    assert feature_tensor(check(), most=24).layout == torch.strided
+    assert feature_tensor(check(), most=23).layout == torch.sparse_csr

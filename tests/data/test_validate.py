@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphdrop.data import validate
 from graphdrop.data.dataset import load_dataset
 from graphdrop.data.validate import validate_data
 
@@ -34,6 +35,17 @@ def features(value: float, layout: torch.layout = torch.strided) -> torch.Tensor
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
             return x.to_sparse_csr()
     return x.to_sparse() if layout == torch.sparse_coo else x
+
+
+def wide(columns: int) -> torch.Tensor:
+    """Features of 4 nodes with so many columns, all of them zero."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        nothing = torch.zeros(0, dtype=torch.long)
+        starts = torch.zeros(5, dtype=torch.long)
+        return torch.sparse_csr_tensor(
+            starts, nothing, torch.zeros(0), (4, columns), check_invariants=True
+        )
 
 
 def mask(*nodes: int, size: int = 4) -> torch.Tensor:
@@ -94,6 +106,52 @@ BAD = {
         r"y has label 1000000000 at node 3, but classes are numbered 0\.\.3",
     ),
     "no number of classes": ({"num_classes": "three"}, "num_classes is 'three'"),
+    "label beyond any integer": (
+        {"y": torch.tensor([0, 1, 2, 2**63], dtype=torch.uint64)},
+        r"y has a label of 2\^63 or more",
+    ),
+    "a single class": (
+        {"y": torch.tensor([0, 0, 0, -1])},
+        "y has a single class: classification takes two or more",
+    ),
+    "classes beyond all memory": (
+        {"num_classes": 10**12},
+        "y has 1000000000000 classes: a score for every node of each would take 14.5 TiB",
+    ),
+    "more columns than memory": (
+        {"x": wide(10**12)},
+        "x has 1000000000000 columns: the weights of a single hidden unit would take 14.5 TiB",
+    ),
+    "labels without values": ({"y": torch.empty(4, dtype=torch.long, device="meta")}, "y is on"),
+    "features without values": (
+        {"x": torch.empty(4, 2, device="meta")},
+        "x is on the device meta, without values: give its values",
+    ),
+    "mask without values": ({"val_mask": torch.empty(4, device="meta").bool()}, "val_mask is on"),
+    "number of nodes that is not that of the rows": (
+        {"num_nodes": 7},
+        "num_nodes is 7 and data.x has 4 rows: give one row per node",
+    ),
+    "complex weights": (
+        {"edge_weight": torch.ones(3, dtype=torch.complex64)},
+        "edge_weight has type torch.complex64: give real numbers",
+    ),
+    "complex features": (
+        {"x": torch.ones(4, 2, dtype=torch.complex64)},
+        "x has type torch.complex",
+    ),
+    "labels in eight bits of a float": (
+        {"y": torch.tensor([0.0, 1, 2, 1]).to(torch.float8_e4m3fn)},
+        "y has .* type torch.float8",
+    ),
+    "sparse edges": (
+        {"edge_index": graph().edge_index.to_sparse()},
+        "edge_index has type torch.int64 and layout torch.sparse_coo",
+    ),
+    "feature beyond float32": (
+        {"x": torch.tensor([[1.0, 2], [3, 4], [5, 6], [7, 1e300]], dtype=torch.float64)},
+        "x has 1 NaN or infinite entries, the first in row 3",
+    ),
     "no labels at all": (
         {"y": torch.full((4,), -1), "train_mask": None, "val_mask": None, "test_mask": None},
         "y has no label of 0 or more",
@@ -137,3 +195,55 @@ def test_every_split_of_several_is_checked():
     test_mask = torch.stack([mask(2), mask(3)], dim=1)
     with pytest.raises(ValueError, match="test_mask contains node 3"):
         validate_data(graph(**masks, test_mask=test_mask))
+
+
+INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.uint64])
+def test_labels_and_edges_are_taken_in_any_integer_type(dtype):
+    labels = torch.tensor([0, 1, 2, 1])
+    given = graph(y=labels.to(dtype), edge_index=graph().edge_index.to(dtype))
+    data = load_dataset(given).data
+    assert (data.y.dtype, data.edge_index.dtype) == (torch.int64, torch.int64)
+    assert torch.equal(data.y, labels)
+    assert torch.equal(data.edge_index, graph().edge_index)
+
+
+def test_an_edge_beyond_the_nodes_is_found_in_an_unsigned_type():
+    edges = torch.tensor([[0, 1], [1, 200]], dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"has the edge \(1, 200\) in column 1"):
+        load_dataset(graph(edge_index=edges))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.float8_e5m2, torch.float32]
+)
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo, torch.sparse_csr])
+def test_features_become_float32_whatever_they_were_and_the_summary_says_so(dtype, layout):
+    if dtype == torch.float8_e5m2 and layout != torch.strided:
+        pytest.skip("torch has no sparse tensors of this type")
+    given = graph(x=features(1.0, layout).to(dtype))
+    dataset = load_dataset(given)
+    assert dataset.data.x.dtype == torch.float32
+    assert dataset.data.x.layout == layout
+    assert torch.equal(dataset.data.x.to_dense(), features(1.0))
+    assert given.x.dtype == dtype
+    note = f"made float32 from {str(dtype).removeprefix('torch.')}"
+    assert (note in str(dataset)) == (dtype != torch.float32)
+
+
+def test_more_columns_than_can_be_numbered_are_refused_with_any_memory():
+    with pytest.raises(ValueError, match=r"no more than 2147483647 are left .* takes 32\.0 GiB"):
+        validate_data(graph(x=wide(2**31)), max_bytes=2**60)
+
+
+def test_a_class_may_have_no_labelled_node_if_it_is_declared():
+    assert validate_data(graph(y=torch.tensor([0, 0, 0, -1]), num_classes=2)) == 2
+
+
+def test_what_is_not_finite_is_counted_over_all_parts(monkeypatch):
+    monkeypatch.setattr(validate, "_AT_ONCE", 2)
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [math.nan, 1.0], [math.inf, math.inf]])
+    with pytest.raises(ValueError, match="has 3 NaN or infinite entries, the first in row 2"):
+        validate_data(graph(x=x))

@@ -60,8 +60,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ordered = [_DEBUG] * (_DEBUG in given) + [word for word in given if word != _DEBUG]
     try:
         app(ordered)
-    except (ValueError, OSError) as error:
-        if debug:
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+        if debug or not _is_expected(error):
             raise
-        print(f"graphdrop: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"graphdrop: error: {_in_one_line(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether an error is about what was given; torch has no class for memory it cannot get."""
+    return not isinstance(error, RuntimeError) or _is_memory(error)
+
+
+def _is_memory(error: Exception) -> bool:
+    words = ("allocate memory", "not enough memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
+def _in_one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fspath(error.filename)}: {error.strerror}"
+    if isinstance(error, (MemoryError, RuntimeError)):
+        return f"memory ran out ({text or 'no size given'}): take a smaller network or graph"
+    return text

@@ -15,6 +15,7 @@ from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config.recipes import merged
 from graphdrop.config.settings import ARCHITECTURES
 from graphdrop.data import sources
+from graphdrop.util.files import expanded
 
 _SETTINGS = "\n\n".join(
     [
@@ -131,10 +132,10 @@ def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
     whole = dict(data)
     name, root = data.get("dataset"), data.get("root")
     known = isinstance(name, str) and (name == "synthetic" or sources.find_source(name))
-    if isinstance(name, str) and not known and Path(name).expanduser().exists():
-        whole["dataset"] = str(Path(name).expanduser().resolve())
+    if isinstance(name, str) and not known and expanded(name).exists():
+        whole["dataset"] = str(expanded(name).resolve())
     if isinstance(root, str) and root:
-        whole["root"] = str(Path(root).expanduser().resolve())
+        whole["root"] = str(expanded(root).resolve())
     return asked | {"data": whole}
 
 

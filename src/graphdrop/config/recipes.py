@@ -44,6 +44,12 @@ class Method(StrEnum):
     GCN_BBGDC_AMORTISED = "GCN-BBGDC-AMORTISED"
     """GCN-BBGDC with a rate for every edge that a network per layer computes from the edge."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Method | None":
+        """The same name in another case, or with underscores, such as `gcn_bbgdc`."""
+        name = value.upper().replace("_", "-") if isinstance(value, str) else None
+        return next((method for method in cls if method.value == name), None)
+
 
 STANDARD: Settings = {
     "data": {"features": "row"},

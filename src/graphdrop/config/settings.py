@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from graphdrop.config import problems
 from graphdrop.config.recipes import Method, merged, recipe
 
 Count = Annotated[int, Field(ge=1)]
@@ -181,7 +182,11 @@ class PredictSettings(Section):
 
 
 class Config(Section):
-    """All settings of a run. What is not given comes from the method's recipe."""
+    """All settings of a run. What is not given comes from the method's recipe.
+
+    A section is an object or a dict: `Config(model={"method": "GCN-DE"}, seed=1)`. All that is
+    wrong with what is given is said in one `ValueError`.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first weights, of every mask and of predictions."""
@@ -190,6 +195,12 @@ class Config(Section):
     objective: ObjectiveSettings = ObjectiveSettings()
     train: TrainSettings = TrainSettings()
     predict: PredictSettings = PredictSettings()
+
+    def __init__(self, /, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise ValueError(problems.in_words(error, type(self))) from error
 
     @model_validator(mode="before")
     @classmethod

@@ -1,17 +1,16 @@
 """Settings as TOML: read, overridden from the command line, checked, and written with comments."""
 
-import difflib
 import json
 import textwrap
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple
 
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from graphdrop.config import parse
+from graphdrop.config.problems import shown, takes
 from graphdrop.config.settings import Config, Section
 
 
@@ -29,31 +28,24 @@ class Explained(NamedTuple):
 
 def read(path: str | Path) -> dict[str, Any]:
     """The settings that a TOML file asks for, not yet checked."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(
-            f"{path} cannot be read ({error.strerror}): give a TOML file of settings"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML ({error}): correct it there") from error
+    return parse.parse(parse.read_text(path), str(path))
 
 
 def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """The same settings with `section.name=value` over them; a value is TOML, or else text."""
     result = {key: dict(v) if isinstance(v, Mapping) else v for key, v in asked.items()}
     for assignment in assignments:
+        given = f"--set is {shown(assignment)}"
+        parse.check(assignment, given)
         key, equals, text = assignment.partition("=")
         *sections, name = key.strip().split(".")
         if not equals or not name or len(sections) > 1:
-            raise ValueError(
-                f"--set is {assignment!r}: give section.name=value, such as train.epochs=200"
-            )
+            raise ValueError(f"{given}: give section.name=value, such as train.epochs=200")
         target = result
         for section in sections:
             target = result.setdefault(section, {})
         if not isinstance(target, dict):
-            raise ValueError(f"--set is {assignment!r}, but {sections[0]} has no settings inside")
+            raise ValueError(f"{given}, but {sections[0]} has no settings inside")
         target[name] = _value(text.strip())
     return result
 
@@ -61,30 +53,13 @@ def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text
 
 
 def settle(asked: Mapping[str, Any]) -> Config:
     """Check what is asked for and fill in the rest; all that is wrong is said in one error."""
-    try:
-        return Config.model_validate(dict(asked))
-    except ValidationError as error:
-        problems = dict.fromkeys(_problem(one) for one in error.errors())
-        raise ValueError("; ".join(problems)) from error
-
-
-def _problem(error: Any) -> str:
-    *sections, name = (str(part) for part in error["loc"][:2])
-    key = ".".join((*sections, name))
-    known = {one.key: one.takes for one in explained()}
-    if error["type"] != "extra_forbidden":
-        takes = known.get(key, f"a table, such as [{name}] with its settings below it")
-        return f"{key} is {error['input']!r}: it takes {takes}"
-    tables = dict.fromkeys(one.partition(".")[0] for one in known)
-    near = [one for one in known if one.startswith(f"{sections[0]}.")] if sections else list(tables)
-    close = difflib.get_close_matches(key, near, 1) or near
-    return f"{key} is not a setting: give {' or '.join(close)}"
+    return Config(**asked)
 
 
 def explained() -> Iterator[Explained]:
@@ -94,30 +69,8 @@ def explained() -> Iterator[Explained]:
             key = f"{section}.{name}" if section else name
             description = " ".join((field.description or "").split())
             yield Explained(
-                key, _takes(field.annotation, field.metadata), _toml(defaults[name]), description
+                key, takes(field.annotation, field.metadata), _toml(defaults[name]), description
             )
-
-
-def _takes(annotation: Any, limits: Iterable[Any] = ()) -> str:
-    if get_origin(annotation) in (Union, UnionType):
-        return " or ".join(_takes(part) for part in get_args(annotation))
-    if get_origin(annotation) is Literal:
-        return ", ".join(json.dumps(value) for value in get_args(annotation))
-    if get_origin(annotation) is Annotated:
-        inner, *fields = get_args(annotation)
-        return _takes(inner, [limit for field in fields for limit in field.metadata])
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    kind = words.get(annotation) or "one of " + ", ".join(annotation)
-    bounds = [
-        f"{word} {getattr(limit, name)}"
-        for limit in limits
-        for name, word in _BOUNDS.items()
-        if hasattr(limit, name)
-    ]
-    return " ".join((kind, " and ".join(bounds))).strip()
-
-
-_BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
 
 
 def _sections(config: Config) -> Iterator[tuple[str, dict[str, FieldInfo], dict[str, Any]]]:

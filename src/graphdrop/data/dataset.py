@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch_geometric.data import Data
 
 from graphdrop.data import sources
@@ -20,6 +21,8 @@ from graphdrop.data.splits import Split, random_fractions, random_per_class
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.validate import MASKS, validate_data
+from graphdrop.util.files import expanded
+from graphdrop.util.memory import check_bytes, most_bytes
 
 if TYPE_CHECKING:
     from graphdrop.graph import Graph
@@ -32,7 +35,8 @@ class Dataset:
     """A graph for node classification, its split, and the checksums of the files it came from.
 
     `data` has `x [n, f]`, `edge_index [2, E]`, `y [n]` and the masks of `split`. `checksums` maps
-    each file to its sha256 and is empty when there was no file.
+    each file to its sha256 and is empty when there was no file. Features are float32, whatever type
+    they were given in (`stored_dtype`).
     """
 
     name: str
@@ -41,6 +45,7 @@ class Dataset:
     num_classes: int
     checksums: Mapping[str, str] = field(default_factory=dict)
     changes: EdgeChanges | None = None
+    stored_dtype: torch.dtype = torch.float32
 
     @cached_property
     def graph(self) -> "Graph":
@@ -52,7 +57,14 @@ class Dataset:
     @cached_property
     def summary(self) -> Summary:
         """Nodes, edges, features, classes, split sizes, homophily, isolated nodes; prints well."""
-        return summarise(self.name, self.data, self.split, self.num_classes, self.changes)
+        return summarise(
+            self.name,
+            self.data,
+            self.split,
+            self.num_classes,
+            self.changes,
+            stored_dtype=str(self.stored_dtype).removeprefix("torch."),
+        )
 
     def __str__(self) -> str:
         return str(self.summary)
@@ -66,6 +78,8 @@ def load_dataset(
     root: str | Path | None = None,
     split: str | Split = "public",
     seed: int = 0,
+    *,
+    max_bytes: int | None = None,
 ) -> Dataset:
     """Load a dataset, fetching its files where they are missing.
 
@@ -76,30 +90,37 @@ def load_dataset(
       20 nodes per class, 500 and 1000; `"random-per-class"`, always that draw;
       `"random-fractions"`, 60, 20 and 20 % of each class; or a `Split`
     - `seed`: of the draw, or which of several stored splits; the graph does not depend on it
+    - `max_bytes`: the memory that loading may take; a file that declares more is refused before it
+      is unpacked. By default what the environment variable `GRAPHDROP_MAX_BYTES` says, or else
+      half of the memory that is free
 
     A graph from a file is made undirected, without repeated edges and self-loops; a `Data` keeps
-    its edges and is not changed. Features are dense up to 1 GiB and sparse CSR beyond.
+    its edges and is not changed. Features are float32; those that a file stores sparse are dense up
+    to 1 GiB, and sparse CSR beyond or where nearly all of it would be zeros.
     """
+    most = most_bytes(max_bytes)
     if isinstance(name, Data):
-        return _build("data", copy.copy(name), split, seed)
+        return _build("data", copy.copy(name), split, seed, most=most)
     if name == SYNTHETIC:
-        return _build(SYNTHETIC, synthetic_graph().data, split, seed)
+        return _build(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
-        return _from_files(source.name, sources.read(source, root), split, seed)
+        return _from_files(source.name, sources.read(source, root), split, seed, most)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
-        path = Path(name).expanduser()
-        return _from_files(path.stem, {path.name: _read_file(path)}, split, seed)
+        path = expanded(name)
+        return _from_files(path.stem, {path.name: _read_file(path, most)}, split, seed, most)
     raise ValueError(_unknown(name))
 
 
-def _from_files(name: str, files: Mapping[str, bytes], split: str | Split, seed: int) -> Dataset:
+def _from_files(
+    name: str, files: Mapping[str, bytes], split: str | Split, seed: int, most: int
+) -> Dataset:
     if len(files) == 1:
         (file, raw), *_ = files.items()
-        data = read_npz(io.BytesIO(raw), file)
+        data = read_npz(io.BytesIO(raw), file, most)
     else:
         data = read_planetoid(files, name)
     checksums = {file: hashlib.sha256(raw).hexdigest() for file, raw in files.items()}
-    return _build(name, data, split, seed, checksums)
+    return _build(name, data, split, seed, most=most, checksums=checksums)
 
 
 def _build(
@@ -107,14 +128,18 @@ def _build(
     data: Data,
     split: str | Split,
     seed: int,
+    *,
+    most: int,
     checksums: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Check the data, choose the split; edges that come from files become undirected."""
     changes = None
     where = f"{name}: " if checksums else ""
     try:
-        num_classes = validate_data(data)
+        num_classes = validate_data(data, most)
         data.edge_index, data.y = data.edge_index.long(), data.y.long()
+        stored = data.x.dtype
+        data.x = data.x.to(torch.float32)
         if checksums:
             data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])
         chosen = _choose_split(data, split, seed)
@@ -122,7 +147,7 @@ def _build(
         raise ValueError(f"{where}{error}") from error
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
         data[mask] = nodes
-    return Dataset(name, data, chosen, num_classes, checksums or {}, changes)
+    return Dataset(name, data, chosen, num_classes, checksums or {}, changes, stored)
 
 
 def _choose_split(data: Data, split: str | Split, seed: int) -> Split:
@@ -176,10 +201,13 @@ def _looks_like_a_path(name: str) -> bool:
     return bool(name) and (name.endswith(".npz") or Path(name).name != name or Path(name).exists())
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path, most: int) -> bytes:
     if path.is_dir():
         raise ValueError(f"{path} is a directory where a file should be: give the .npz file in it")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a device or a pipe: give an .npz file")
     try:
+        check_bytes(str(path), path.stat().st_size, most)
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): give an .npz file") from error

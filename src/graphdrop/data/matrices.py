@@ -10,11 +10,35 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from graphdrop.util.memory import check_bytes, in_words
+
 DENSE_LIMIT: Final = 2**30
 """Bytes up to which features are handed out dense, as every PyG model takes them: 1 GiB.
 
-Beyond it they stay a torch sparse CSR tensor.
+Beyond it those that are stored sparse stay a torch sparse CSR tensor.
 """
+MOST_COLUMNS: Final = 2**31 - 1
+"""Sparse features are numbered with 32 bits."""
+ALWAYS_DENSE: Final = 2**28
+MOST_EXPANSION: Final = 256
+"""Above `ALWAYS_DENSE` bytes, how many times its stored bytes a sparse matrix may take dense.
+
+The benchmarks take 20 to 60 times. A file of some kilobytes may declare any number of columns.
+"""
+
+
+def check_columns(columns: int, what: str, most: int) -> None:
+    """Refuse a matrix of features so wide that no network on it fits in `most` bytes.
+
+    A single hidden unit has a weight per feature, its gradient and Adam's two averages of that.
+    """
+    needed = 16 * columns
+    check_bytes(f"{what} has {columns} columns: the weights of a single hidden unit", needed, most)
+    if columns > MOST_COLUMNS:
+        raise ValueError(
+            f"{what} has {columns} columns: leave out those that are zero everywhere, so that no "
+            f"more than {MOST_COLUMNS} are left (a single hidden unit takes {in_words(needed)})"
+        )
 
 
 def checked_csr(
@@ -55,14 +79,20 @@ def checked_csr(
     return csr_matrix((values, indices, indptr), shape=(rows, columns))
 
 
-def feature_tensor(matrix: csr_matrix | NDArray[Any]) -> Tensor:
-    """Turn a stored matrix `[n, f]` into float32 features, dense up to `DENSE_LIMIT` bytes."""
+def feature_tensor(matrix: csr_matrix | NDArray[Any], most: int | None = None) -> Tensor:
+    """Turn a stored matrix `[n, f]` into float32 features.
+
+    A sparse one becomes dense up to `DENSE_LIMIT` bytes, but not where that would take many times
+    what it takes now, nor more than `most` bytes.
+    """
     if isinstance(matrix, np.ndarray):
-        return torch.from_numpy(np.array(matrix, dtype=np.float32))
+        return torch.from_numpy(np.require(matrix, np.float32, ["C", "W"]))
     matrix = matrix.astype(np.float32)
     matrix.sum_duplicates()
     rows, columns = matrix.shape
-    if 4 * rows * columns <= DENSE_LIMIT:
+    stored = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    largest = min(DENSE_LIMIT, max(ALWAYS_DENSE, MOST_EXPANSION * stored))
+    if 4 * rows * columns <= (largest if most is None else min(largest, most)):
         return torch.from_numpy(matrix.toarray())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)

@@ -14,8 +14,9 @@ are observations too and are accounted for exactly, by both ways of computing th
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from graphdrop.kernels.loops import compiled
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -150,7 +151,7 @@ def _sweep_python(
     return conditionals
 
 
-_sweep = njit(cache=True)(_sweep_python)
+_sweep = compiled(_sweep_python, parallel=False)
 
 
 def _edge_log_odds(model: BlockModel) -> Array:

@@ -216,7 +216,9 @@ def _shuffled_classes(labels: Tensor, seed: int, exclude: Tensor | None) -> list
         usable = usable & ~exclude.cpu().numpy()
     order = np.argsort(_random_bits(seed, 1, len(values)), kind="stable")
     order = order[usable[order]]
-    return [order[values[order] == label] for label in range(int(values.max()) + 1)]
+    by_class = order[np.argsort(values[order], kind="stable")]
+    sizes = np.bincount(values[order].astype(np.int64), minlength=int(values.max()) + 1)
+    return np.split(by_class, np.cumsum(sizes)[:-1])
 
 
 def _random_bits(seed: int, stream: int, size: int) -> NDArray[np.uint64]:

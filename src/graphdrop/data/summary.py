@@ -16,7 +16,8 @@ class Summary:
     `edges` counts each undirected edge once, and each directed one if the graph is `directed`.
     `homophily` is the fraction of edges between labelled nodes whose ends share the class,
     `unlabelled` counts the nodes with no label, `isolated` those with no neighbour. `changes` says
-    what happened to the edges that a file stores; None when there was no file.
+    what happened to the edges that a file stores; None when there was no file. `stored_dtype` is
+    the type in which a `Data` gave its features.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Summary:
     split: str
     split_sizes: SplitSizes
     changes: EdgeChanges | None
+    stored_dtype: str = "float32"
 
     def rows(self) -> list[tuple[str, str]]:
         """The figures in words, `(what, how much)`."""
@@ -38,7 +40,7 @@ class Summary:
         rows = [
             ("nodes", f"{self.nodes:,}"),
             ("edges", f"{self.edges:,} {'directed' if self.directed else 'undirected'}"),
-            ("features", f"{self.features:,}"),
+            ("features", f"{self.features:,}{self._converted}"),
             ("classes", f"{self.classes:,}"),
             ("split", f"{train:,} train / {val:,} val / {test:,} test ({self.split})"),
             ("homophily", f"{self.homophily:.4f}"),
@@ -50,6 +52,11 @@ class Summary:
             rows.append(("stored entries", _in_words(self.changes)))
         return rows
 
+    @property
+    def _converted(self) -> str:
+        same = self.stored_dtype == "float32"
+        return "" if same else f", made float32 from {self.stored_dtype}"
+
     def __str__(self) -> str:
         width = max(len(what) for what, _ in self.rows())
         lines = [f"  {what:<{width}}  {how_much}" for what, how_much in self.rows()]
@@ -57,7 +64,13 @@ class Summary:
 
 
 def summarise(
-    name: str, data: Data, split: Split, num_classes: int, changes: EdgeChanges | None
+    name: str,
+    data: Data,
+    split: Split,
+    num_classes: int,
+    changes: EdgeChanges | None,
+    *,
+    stored_dtype: str = "float32",
 ) -> Summary:
     """Count what `Summary` holds."""
     num_nodes = int(data.x.shape[0])
@@ -78,6 +91,7 @@ def summarise(
         split=split.name + drawn,
         split_sizes=split.sizes,
         changes=changes,
+        stored_dtype=stored_dtype,
     )
 
 

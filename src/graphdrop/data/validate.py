@@ -1,31 +1,50 @@
 """What a graph must be before anything learns from it: every check, and its one clear error."""
 
+from typing import Final
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.data.matrices import check_columns
+from graphdrop.util.memory import check_bytes, most_bytes
+
 MASKS = ("train_mask", "val_mask", "test_mask")
+_AT_ONCE: Final = 2**22
+_LAYOUTS: Final = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
-def validate_data(data: Data) -> int:
+def validate_data(data: Data, max_bytes: int | None = None) -> int:
     """Check a PyG `Data` for node classification and return its number of classes.
 
-    It takes features `x [n, f]`, dense or sparse, finite and floating-point; `edge_index [2, E]`
-    of integers in 0..n-1; labels `y [n]` of integers in 0..C-1, or -1 for none; and either none of
-    the three masks or all of them, boolean, `[n]` or `[n, splits]`, on labelled nodes only. `C` is
-    `data.num_classes` where it is set and otherwise the highest label plus one.
+    It takes features `x [n, f]`, dense or sparse, floating-point and finite in float32;
+    `edge_index [2, E]` of integers in 0..n-1; labels `y [n]` of integers in 0..C-1, or -1 for none;
+    and either none of the three masks or all of them, boolean, `[n]` or `[n, splits]`, on labelled
+    nodes only. `C` is `data.num_classes` where it is set and otherwise the highest label plus one;
+    there are two classes or more. What a network on so many features and classes takes at least
+    must fit in `max_bytes`, which is as in `load_dataset`.
     """
+    most = most_bytes(max_bytes)
     for name in ("x", "edge_index", "y"):
         if not isinstance(data.get(name), Tensor):
             raise ValueError(f"data.{name} is {data.get(name)!r}: give a tensor")
-    num_nodes = _check_features(data.x)
+    for name, value in data.to_dict().items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise ValueError(f"data.{name} is on the device meta, without values: give its values")
+    num_nodes = _check_features(data.x, most)
+    _check_num_nodes(data, num_nodes)
     _check_edges(data, num_nodes)
     num_classes = _check_labels(data.y, num_nodes, data.get("num_classes"))
+    check_bytes(
+        f"data.y has {num_classes} classes: a score for every node of each",
+        4 * num_nodes * num_classes,
+        most,
+    )
     _check_masks(data)
     return num_classes
 
 
-def _check_features(x: Tensor) -> int:
+def _check_features(x: Tensor, most: int) -> int:
     if x.dim() != 2 or 0 in x.shape:
         raise ValueError(
             f"data.x has shape {tuple(x.shape)}: give one row per node and one column per feature, "
@@ -33,17 +52,40 @@ def _check_features(x: Tensor) -> int:
         )
     if not x.is_floating_point():
         raise ValueError(f"data.x has type {x.dtype}: give floating-point features, as x.float()")
+    if x.layout not in _LAYOUTS:
+        raise ValueError(f"data.x has layout {x.layout}: give it dense, or sparse in COO or CSR")
+    check_columns(x.shape[1], "data.x", most)
     if x.layout == torch.sparse_coo:
         x = x.coalesce()
     values = x if x.layout == torch.strided else x.values()
-    wrong = ~values.isfinite()
-    if bool(wrong.any()):
-        where = f", the first in row {int(wrong.nonzero()[0, 0])}" if values is x else ""
+    wrong, first = _not_finite(values)
+    if wrong:
+        where = f", the first in row {first}" if values is x else ""
         raise ValueError(
-            f"data.x has {int(wrong.sum())} NaN or infinite entries{where}: "
+            f"data.x has {wrong} NaN or infinite entries{where}: "
             "replace them, for instance with x.nan_to_num(0, 0, 0)"
         )
     return int(x.shape[0])
+
+
+def _not_finite(values: Tensor) -> tuple[int, int]:
+    """How many entries are not finite in float32, and the first row with one; a part at a time."""
+    rows = max(1, _AT_ONCE // max(1, values[:1].numel()))
+    count, first = 0, 0
+    for number, part in enumerate(torch.split(values, rows)):
+        wrong = ~part.to(torch.float32).isfinite()
+        if bool(wrong.any()):
+            first = first if count else number * rows + int(wrong.nonzero()[0, 0])
+            count += int(wrong.sum())
+    return count, first
+
+
+def _check_num_nodes(data: Data, num_nodes: int) -> None:
+    declared = data.num_nodes
+    if declared != num_nodes:
+        raise ValueError(
+            f"data.num_nodes is {declared!r} and data.x has {num_nodes} rows: give one row per node"
+        )
 
 
 def _check_edges(data: Data, num_nodes: int) -> None:
@@ -53,8 +95,12 @@ def _check_edges(data: Data, num_nodes: int) -> None:
             f"data.edge_index has shape {tuple(edge_index.shape)}: give [2, edges], "
             "sources above targets"
         )
-    if not _is_integer(edge_index):
-        raise ValueError(f"data.edge_index has type {edge_index.dtype}: give integer node ids")
+    if not _is_integer(edge_index) or edge_index.layout != torch.strided:
+        raise ValueError(
+            f"data.edge_index has type {edge_index.dtype} and layout {edge_index.layout}: "
+            "give integer node ids, dense"
+        )
+    edge_index = edge_index.long()
     wrong = (edge_index < 0) | (edge_index >= num_nodes)
     if bool(wrong.any()):
         column = int(wrong.any(dim=0).nonzero()[0])
@@ -72,7 +118,11 @@ def _check_edges(data: Data, num_nodes: int) -> None:
                 f"data.{name} has shape {tuple(getattr(values, 'shape', ()))}: "
                 f"give one entry for each of the {edge_index.shape[1]} edges"
             )
-        if not bool(values.isfinite().all()):
+        if values.is_complex():
+            raise ValueError(
+                f"data.{name} has type {values.dtype}: give real numbers, such as {name}.abs()"
+            )
+        if _not_finite(values)[0]:
             raise ValueError(f"data.{name} has NaN or infinite entries: replace them")
 
 
@@ -84,6 +134,9 @@ def _check_labels(y: Tensor, num_nodes: int, declared: object) -> int:
         )
     if declared is not None and (type(declared) is not int or declared < 1):
         raise ValueError(f"data.num_classes is {declared!r}: give a positive integer, or leave it")
+    given, y = y, y.long()
+    if given.dtype == torch.uint64 and bool((y < 0).any()):
+        raise ValueError("data.y has a label of 2^63 or more: number the classes from 0")
     # With no number of classes declared, a stray label would silently widen every model.
     num_classes = declared if isinstance(declared, int) else int(y.max()) + 1
     limit = num_classes if declared is not None else num_nodes
@@ -97,6 +150,12 @@ def _check_labels(y: Tensor, num_nodes: int, declared: object) -> int:
         )
     if not bool((y >= 0).any()):
         raise ValueError("data.y has no label of 0 or more: label at least one node")
+    if num_classes == 1:
+        # Nothing can be learned, and measures such as the entropy over its largest value are 0 / 0.
+        raise ValueError(
+            "data.y has a single class: classification takes two or more; where another one has "
+            "no labelled node, set data.num_classes"
+        )
     return num_classes
 
 
@@ -121,7 +180,7 @@ def _check_masks(data: Data) -> None:
                 f"[{data.y.shape[0]}, splits], the same for all three masks"
             )
         chosen = mask if mask.dim() == 1 else mask.any(dim=1)
-        unlabelled = chosen & (data.y < 0)
+        unlabelled = chosen & (data.y.long() < 0)
         if bool(unlabelled.any()):
             raise ValueError(
                 f"data.{name} contains node {int(unlabelled.nonzero()[0])}, which has no label "

@@ -27,6 +27,7 @@ from graphdrop.kernels import channels, multipliers, tiles
 from graphdrop.kernels.channels import Constant
 from graphdrop.kernels.multipliers import accumulate, accumulate_slope
 from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
+from graphdrop.util.private import private_folder
 
 RUN = 512
 AHEAD = 16  # edges between asking for a row and using it
@@ -43,7 +44,10 @@ come from memory, so that it pays to ask for them in advance."""
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels live: a folder per version of their source, never a stale one."""
+    """Where compiled kernels live: a folder per version of their source, never a stale one.
+
+    It lies in a folder that only this user can enter, since whatever is in it is run.
+    """
     sources = (
         b"".join(
             Path(str(module.__file__)).read_bytes()
@@ -52,10 +56,11 @@ def cache_directory() -> Path:
         + Path(__file__).read_bytes()
     )
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
-    return Path(root) / "kernels" / hashlib.sha256(sources).hexdigest()[:16]
+    folder = private_folder(Path(root) / "kernels", "graphdrop-kernels")
+    return folder / hashlib.sha256(sources).hexdigest()[:16]
 
 
-def compiled(function: Callable[..., None], parallel: bool = True) -> Any:
+def compiled(function: Callable[..., Any], parallel: bool = True) -> Any:
     """Compile for many threads, without the interpreter lock, cached under ``cache_directory``."""
     previous = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())

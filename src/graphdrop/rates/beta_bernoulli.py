@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from graphdrop.rates import kumaraswamy
 from graphdrop.rates.base import Rate
-from graphdrop.rates.ordered import ordered_sum
+from graphdrop.util.ordered import ordered_sum
 
 
 class BetaBernoulliRate(Rate):

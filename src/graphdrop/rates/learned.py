@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.rates.base import Rate
-from graphdrop.rates.ordered import ordered_sum
+from graphdrop.util.ordered import ordered_sum
 
 
 class LearnedRate(Rate):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from graphdrop.util.files import replace_file, sync_folder
+
+__all__ = ["FORMAT", "DamagedError", "read", "replace_file", "sync_folder", "write"]
+
 FORMAT = 2
 """Written into every file; 1, which files from before 0.2 do not say, is read too."""
 _KEY = "graphdrop"
@@ -26,27 +29,6 @@ _CHECKSUM = "sha256"
 
 class DamagedError(ValueError):
     """A file that is cut short, was changed, or is something else altogether."""
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file beside, wait until the disk has it, and give it its name at once."""
-    beside = path.with_name(f".{path.name}.tmp")
-    with beside.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder, where the system can tell."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:

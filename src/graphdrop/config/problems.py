@@ -1,0 +1,84 @@
+"""What is wrong with settings, in words: which one, what it is, what it takes."""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+_LONGEST = 80
+
+
+def in_words(error: ValidationError, settings: type[BaseModel]) -> str:
+    """All that is wrong, in one line; `settings` is the class that was to be made."""
+    known = dict(_known(settings))
+    return "; ".join(dict.fromkeys(_problem(one, known) for one in error.errors()))
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no longer integers
+        text = "a number of thousands of digits"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def takes(annotation: Any, limits: Iterable[Any] = ()) -> str:
+    """The type of a setting, or its values, such as `a whole number of at least 1`."""
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(takes(part) for part in get_args(annotation))
+    if get_origin(annotation) is Literal:
+        return ", ".join(json.dumps(value) for value in get_args(annotation))
+    if get_origin(annotation) is Annotated:
+        inner, *fields = get_args(annotation)
+        return takes(inner, [limit for field in fields for limit in field.metadata])
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    kind = words.get(annotation) or "one of " + ", ".join(annotation)
+    bounds = [
+        f"{word} {getattr(limit, name)}"
+        for limit in limits
+        for name, word in _BOUNDS.items()
+        if hasattr(limit, name)
+    ]
+    return " ".join((kind, " and ".join(bounds))).strip()
+
+
+_BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+
+
+def _known(settings: type[BaseModel], section: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting such as `model.norm` with what it takes."""
+    for name, field in settings.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _known(kind, f"{name}.")
+        else:
+            yield section + name, takes(kind, field.metadata)
+
+
+def _problem(error: Any, known: Mapping[str, str]) -> str:
+    *sections, name = (str(part) for part in error["loc"][:2])
+    key = ".".join((*sections, name))
+    if error["type"] == "extra_forbidden":
+        return f"{shown(key)[1:-1]} is not a setting: give {' or '.join(_near(key, known))}"
+    expected = known.get(key, f"a table, such as [{name}] with its settings below it")
+    return f"{key} is {shown(error['input'])}: it takes {expected}"
+
+
+def _near(key: str, known: Iterable[str]) -> list[str]:
+    """The settings that may have been meant: of the same section, or of the same name in any."""
+    key, known = key[:_LONGEST], list(known)
+    section, dot, _ = key.partition(".")
+    if dot:
+        siblings = [one for one in known if one.startswith(f"{section}.")]
+        return difflib.get_close_matches(key, siblings, 1) or siblings
+    tables = list(dict.fromkeys(one.partition(".")[0] for one in known))
+    names = {one.rpartition(".")[2] for one in known}
+    for candidates, cutoff in ((names, 1.0), (tables, 0.6), (names, 0.6)):
+        close = difflib.get_close_matches(key, candidates, 1, cutoff)
+        if close:
+            return [one for one in (*known, *tables) if one.rpartition(".")[2] == close[0]]
+    return tables

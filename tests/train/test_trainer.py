@@ -184,10 +184,10 @@ def test_two_passes_are_made_where_the_estimator_needs_two(tiny, settings_of, mo
     passes = []
     samples = GCN.samples
 
-    def counted(self, *arguments, draws, **options):
-        if self.training:
+    def counted(self, data, draws, rows=None, *, training=False):
+        if training:
             passes.extend((draw.step, draw.antithetic, draw.temperature) for draw in draws)
-        return samples(self, *arguments, draws=draws, **options)
+        return samples(self, data, draws, rows, training=training)
 
     monkeypatch.setattr(GCN, "samples", counted)
     fit(settings_of("GCN-BBGDC-ARM", train={"epochs": 2}), tiny)

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from contracts.single_layers import one_pass
 from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.experiments.keys import run_key, settled
@@ -123,7 +124,7 @@ def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, syn
     graph = Graph.from_edge_index(
         data.edge_index, len(data.y), normalization=trainer.model.normalization
     )
-    hidden = torch.relu(first(data.x, graph, draw, 0)).detach()
+    hidden = torch.relu(one_pass(first, trainer.inputs.x, graph, draw)).detach()
     expected = metrics.total_variation(hidden, data.edge_index)
     assert smoothing.course() == {
         "epochs": [7],

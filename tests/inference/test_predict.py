@@ -202,5 +202,21 @@ def test_memory_does_not_grow_with_the_number_of_samples(
 
 def test_what_is_asked_must_make_sense() -> None:
     data = a_graph()
+    with pytest.raises(TypeError, match=r"data is a tensor.*predict\(model, Data\(x=x, edge_index"):
+        predict(a_network("none", data), data.x, data.edge_index)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="masks is 'soft': give relaxed, hard, expected or off"):
+        predict(a_network("none", data), data, masks="soft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="samples must not be negative; got -1"):
         predict(a_network("none", data), data, -1)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    data = a_graph()
+    model = a_network("beta-Bernoulli", data)
+    data.x[17, 3] = torch.nan
+    with pytest.raises(ValueError, match=r"x has a feature of node 17 .* \(1 such nodes\)"):
+        predict(model, data, 2)
+    with torch.no_grad():
+        model.layers[1].weight[0, 0] = torch.inf
+    with pytest.raises(ValueError, match=r"the model's layers\.1\.weight is not finite"):
+        predict(model, a_graph(), 2)

@@ -60,7 +60,7 @@ class StoppedError(RuntimeError):
     """A run that was asked to stop before its end; its folder has all that it takes to go on."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What came out of a run: the scores of the state that was best on the validation nodes."""
 
@@ -75,6 +75,18 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        parts = {"test": self.test, "validation": self.validation}
+        scores = "; ".join(
+            f"{name} accuracy {one.accuracy:.4f}, NLL {one.nll:.4f}, ECE {one.ece:.4f}"
+            for name, one in parts.items()
+        )
+        rates = ", ".join("none" if one is None else f"{one:.3f}" for one in self.drop_rates)
+        return (
+            f"Result({scores}; drop rates {rates}; epoch {self.selected_epoch} of {self.epochs}, "
+            f"{self.seconds:.1f} s)"
+        )
 
 
 class Trainer:

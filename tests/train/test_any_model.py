@@ -1,4 +1,4 @@
-"""Whatever the model, our own, PyG's or one of the user's, the same lines train, use and keep it."""
+"""Whatever the model, our own, PyG's or a user's, the same lines train it, use it and keep it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from graphdrop import config, load_dataset
 from graphdrop.cli import main
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
-from graphdrop.train import load
+from graphdrop.train import Trainer, load
+from graphdrop.train.progress import Silent
 
 SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
 SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2"]
@@ -122,6 +124,30 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     assert [int(row["class"]) for row in rows] == direct.vote.tolist()
     for column, expected in (("entropy", direct.entropy), ("mutual_information", direct.epistemic)):
         assert torch.equal(torch.tensor([float(row[column]) for row in rows]), expected)
+
+
+def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
+    chosen = config.settle(
+        {
+            "data": {"dataset": str(graph), "features": "row"},
+            "model": {"hidden": 8},
+            "train": {"epochs": 4, "evaluate_every": 2},
+            "predict": {"samples": 3},
+        }
+    )
+    trainer = Trainer(chosen, run_folder=tmp_path / "a", progress=Silent())
+    trainer.fit()
+    wanted = trainer.predict(torch.arange(80)).probabilities
+    data = load_dataset(graph).data
+    assert torch.equal(predict(load(tmp_path / "a"), data).probabilities, wanted)
+    assert run("predict", tmp_path / "a", "-o", tmp_path / "a.csv")[0] == 0
+    with (tmp_path / "a.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    written = [[float(row[f"probability_{number}"]) for number in range(3)] for row in rows]
+    torch.testing.assert_close(torch.tensor(written), wanted, rtol=1e-7, atol=1e-9)
+    stored = load(tmp_path / "a")
+    stored.defaults = replace(stored.defaults, features="stored")
+    assert not torch.allclose(predict(stored, data).probabilities, wanted)  # it matters
 
 
 def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from contracts.dense_layers import TOWN, Connection, connections, dense_layer, masked_matrices
 from contracts.masked_sums import normal
+from contracts.single_layers import one_pass
 from graphdrop.draws import Mask
 from graphdrop.graph import Graph
 from graphdrop.kernels import materialize
@@ -139,7 +140,7 @@ class SamplerContract(ABC):
                 for feature in range(FEATURES):
                     x = torch.zeros(nodes, FEATURES)
                     x[source, feature] = 1.0
-                    found[feature, :, :, source] = layer(x, graph, draw).T.double()
+                    found[feature, :, :, source] = one_pass(layer, x, graph, draw).T.double()
             layer.weight.copy_(weight)
         return found
 
@@ -170,7 +171,7 @@ class SamplerContract(ABC):
         matrices = self.probe(layer, draw)
         x = normal(TOWN.num_nodes, FEATURES, seed=1).requires_grad_()
         gradient = normal(TOWN.num_nodes, OUTPUTS, seed=2)
-        layer(x, town(), draw).backward(gradient)
+        one_pass(layer, x, town(), draw).backward(gradient)
         weight = layer.weight.detach().double()
         to_x = torch.einsum("ijvu,ij,vj->ui", matrices, weight, gradient.double())
         to_weight = torch.einsum("ijvu,ui,vj->ij", matrices, x.detach().double(), gradient.double())
@@ -186,7 +187,7 @@ class SamplerContract(ABC):
         gradient = normal(TOWN.num_nodes, OUTPUTS, seed=2)
         assert layer.sampler is not None
         parameters = list(layer.sampler.rate.parameters())
-        found = torch.autograd.grad(layer(x, graph, draw), parameters, gradient)
+        found = torch.autograd.grad(one_pass(layer, x, graph, draw), parameters, gradient)
         mask, scale = self.mask(layer.sampler, draw), self.scale(layer.sampler, draw)
         written = dense_layer(self.matrices(mask, scale), x, layer.weight.detach())
         wanted = torch.autograd.grad(written, parameters, gradient.double())
@@ -242,9 +243,9 @@ class SamplerContract(ABC):
     def test_the_same_draw_gives_the_same_bits(self) -> None:
         x, graph = normal(TOWN.num_nodes, FEATURES, seed=3), town()
         layer = self.layer("beta")
-        one, two = (layer(x, graph, Draw(1, 1, 1, temperature=0.67)) for _ in range(2))
+        one, two = (one_pass(layer, x, graph, Draw(1, 1, 1, temperature=0.67)) for _ in range(2))
         assert torch.equal(one, two)
-        assert not torch.equal(one, layer(x, graph, Draw(1, 2, 1, temperature=0.67)))
+        assert not torch.equal(one, one_pass(layer, x, graph, Draw(1, 2, 1, temperature=0.67)))
 
     def test_a_relaxed_mask_rounds_to_the_hard_one(self) -> None:
         sampler = self.sampler(FixedRate(keep=KEEP))
@@ -295,7 +296,7 @@ class SamplerContract(ABC):
         shuffled = Graph.from_edge_index(
             TOWN.edge_index[:, order], TOWN.num_nodes, TOWN.edge_weight[order], normalization=NORM
         )
-        assert torch.equal(layer(x, shuffled, draw), layer(x, town(), draw))
+        assert torch.equal(one_pass(layer, x, shuffled, draw), one_pass(layer, x, town(), draw))
 
     def test_renumbered_nodes_that_keep_their_ids_keep_their_draws(self) -> None:
         x, layer, draw = normal(TOWN.num_nodes, FEATURES, seed=5), self.layer("fixed"), Draw(1, 1)
@@ -305,9 +306,9 @@ class SamplerContract(ABC):
             place[TOWN.edge_index], TOWN.num_nodes, TOWN.edge_weight, normalization=NORM
         )
         named = replace(moved, dst_ids=ids.int(), src_ids=ids.int())
-        out = layer(x, town(), draw)
-        torch.testing.assert_close(layer(x[ids], named, draw)[place], out)
-        assert not torch.allclose(layer(x[ids], moved, draw)[place], out)
+        out = one_pass(layer, x, town(), draw)
+        torch.testing.assert_close(one_pass(layer, x[ids], named, draw)[place], out)
+        assert not torch.allclose(one_pass(layer, x[ids], moved, draw)[place], out)
 
     @temperatures
     def test_a_part_of_the_graph_sees_the_draws_of_the_whole(
@@ -328,7 +329,10 @@ class SamplerContract(ABC):
             atol=0.0,
         )
         torch.testing.assert_close(
-            layer(x[part.src_ids], part, draw), layer(x, graph, draw)[rows], rtol=1e-5, atol=1e-6
+            one_pass(layer, x[part.src_ids], part, draw),
+            one_pass(layer, x, graph, draw)[rows],
+            rtol=1e-5,
+            atol=1e-6,
         )
 
     @rates
@@ -346,8 +350,10 @@ class SamplerContract(ABC):
     def test_the_mean_of_samples_approaches_the_expectation(self, rate: str) -> None:
         layer, x, graph = self.layer(rate), normal(6, FEATURES, seed=7), town()
         with torch.no_grad():
-            samples = torch.stack([layer(x, graph, Draw(1, 1, s)) for s in range(KEYS)]).double()
-            wanted = layer(x, graph, None).double()
+            samples = torch.stack(
+                [one_pass(layer, x, graph, Draw(1, 1, s)) for s in range(KEYS)]
+            ).double()
+            wanted = one_pass(layer, x, graph, None).double()
         error = samples.std(0) / KEYS**0.5 + 1e-6
         assert float(samples.std(0).max()) > 0.1
         assert float(((samples.mean(0) - wanted) / error).abs().max()) < 4.5

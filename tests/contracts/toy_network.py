@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
+from graphdrop.estimators import ARM
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.rates import Rate
@@ -85,7 +86,7 @@ class Toy:
         with torch.no_grad():
             for parameter in itertools.chain(self._layer(0), self._layer(1)):
                 parameter.copy_(1.5 * torch.randn(*parameter.shape, generator=generator))
-        self.model.temperature = None
+        self.model.estimator = ARM()  # hard masks
         self.graph = copies(1)
 
     @property

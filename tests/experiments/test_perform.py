@@ -7,11 +7,13 @@ import math
 import pytest
 import torch
 
+from contracts.single_layers import one_pass
 from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.measures import COVERAGES, compact, measures, thinned
 from graphdrop.experiments.perform import Smoothing, kl_course, perform, seconds_per_epoch
+from graphdrop.graph import Graph
 from graphdrop.samplers import Draw
 from graphdrop.train import Trainer, evaluation
 from graphdrop.train.progress import Silent
@@ -59,7 +61,7 @@ def test_curves_are_those_of_the_metrics(tiny_config, synthetic):
     trainer.fit()
     curves = measures(trainer)["curves"]
     rows = trainer.rows["test"]
-    prediction = evaluation.predictive(trainer.model, trainer.data, config, rows=rows)
+    prediction = trainer.predict(rows)
     labels = trainer.data.y[rows]
     known = {"predictions": prediction.vote}
     for axis, values in curves["pavpu"].items():
@@ -119,8 +121,10 @@ def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, syn
     smoothing.look(7)
     draw = Draw(config.seed, (1 << 62) + 7)
     data, (first, _) = trainer.data, trainer.model.layers
-    graph = trainer.model._graph(data.edge_index, None, len(data.y))
-    hidden = torch.relu(first(data.x, graph, draw, 0)).detach()
+    graph = Graph.from_edge_index(
+        data.edge_index, len(data.y), normalization=trainer.model.normalization
+    )
+    hidden = torch.relu(one_pass(first, trainer.inputs.x, graph, draw)).detach()
     expected = metrics.total_variation(hidden, data.edge_index)
     assert smoothing.course() == {
         "epochs": [7],

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch_geometric.data import Data
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.inference import Predictive, predict, predictive
-from graphdrop.nn import GCN, conv
+from graphdrop.nn import GCN, models, plan
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import (
     Draw,
@@ -57,6 +58,10 @@ def by_hand(model: GCN, data: Data, draws: list[Draw]) -> Tensor:
     return torch.stack(logits).double().softmax(-1)
 
 
+def masks_of(temperature: float | None) -> dict[str, Any]:
+    return {"masks": "hard"} if temperature is None else {"temperature": temperature}
+
+
 def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=1e-6)
 
@@ -68,8 +73,8 @@ def test_a_prediction_is_the_mean_of_single_passes(
 ) -> None:
     data = a_graph()
     model = a_network(name, data)
-    monkeypatch.setattr(predictive, "DRAWN_TOGETHER", 3)
-    found = predict(model, data, 7, seed=5, temperature=temperature)
+    monkeypatch.setattr(models, "DRAWN_TOGETHER", 3)
+    found = predict(model, data, 7, seed=5, **masks_of(temperature))
     step = predictive.PREDICTION_STEP
     draws = [Draw(5, step, sample, temperature=temperature) for sample in range(7)]
     samples = by_hand(model, data, draws)
@@ -142,13 +147,13 @@ def test_a_network_predicts_on_a_graph_it_was_not_trained_on(
     loss = model(known.x, known.edge_index, known.edge_weight).square().mean()
     loss.backward()
     torch.optim.SGD(model.parameters(), 0.1).step()
-    found = predict(model, new, 6, temperature=temperature)
+    found = predict(model, new, 6, **masks_of(temperature))
     both = Data(
         x=torch.cat([new.x, known.x]),
         edge_index=torch.cat([new.edge_index, known.edge_index + 35], 1),
         edge_weight=torch.cat([new.edge_weight, known.edge_weight]),
     )
-    together = predict(model, both, 6, temperature=temperature)
+    together = predict(model, both, 6, **masks_of(temperature))
     close(found.probabilities, together.probabilities[:35])
     assert found.probabilities.shape == (35, CLASSES)
 
@@ -173,8 +178,8 @@ def test_all_samples_share_the_first_product_where_no_mask_touches_it(
         multiplied.append(weight)
         return product(x, weight, bias)
 
-    product = conv._product
-    monkeypatch.setattr(conv, "_product", counted)
+    product = plan._product
+    monkeypatch.setattr(plan, "_product", counted)
     predict(model, data, 40)  # more than have their rates drawn together
     first = model.layers[0].weight
     assert sum(weight is first for weight in multiplied) == products
@@ -197,5 +202,21 @@ def test_memory_does_not_grow_with_the_number_of_samples(
 
 def test_what_is_asked_must_make_sense() -> None:
     data = a_graph()
+    with pytest.raises(TypeError, match=r"data is a tensor.*predict\(model, Data\(x=x, edge_index"):
+        predict(a_network("none", data), data.x, data.edge_index)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="masks is 'soft': give relaxed, hard, expected or off"):
+        predict(a_network("none", data), data, masks="soft")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="samples must not be negative; got -1"):
         predict(a_network("none", data), data, -1)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    data = a_graph()
+    model = a_network("beta-Bernoulli", data)
+    data.x[17, 3] = torch.nan
+    with pytest.raises(ValueError, match=r"x has a feature of node 17 .* \(1 such nodes\)"):
+        predict(model, data, 2)
+    with torch.no_grad():
+        model.layers[1].weight[0, 0] = torch.inf
+    with pytest.raises(ValueError, match=r"the model's layers\.1\.weight is not finite"):
+        predict(model, a_graph(), 2)

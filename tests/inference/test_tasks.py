@@ -40,7 +40,7 @@ def by_hand(model: nn.Module, data: Data, samples: int = 6, batch: int = 0) -> T
     """The outputs of single passes, `[samples, rows, columns]`, in float64."""
     outputs = []
     for sample in range(samples):
-        draw = Draw(0, predictive.PREDICTION_STEP + batch, sample)
+        draw = Draw(0, predictive.PREDICTION_STEP + batch, sample, temperature=0.67)
         with torch.no_grad():
             if isinstance(model, GCN):
                 outputs.append(model.eval()(data.x, data.edge_index, draw=draw))

@@ -139,10 +139,12 @@ def test_prediction_samples_the_masks_and_nothing_else_unless_asked():
 def test_prediction_is_the_mean_over_draws_and_the_same_for_the_same_seed():
     model = stock()
     handle = attach(model, two_blocks())
-    found = predict(model, DATA, samples=3, seed=9)
+    found = predict(model, DATA, samples=3, seed=9, masks="hard")
     assert float(found.deviation.max()) > 1e-4
-    assert torch.equal(predict(model, DATA, samples=3, seed=9).probabilities, found.probabilities)
-    assert not torch.equal(predict(model, DATA, 3, seed=8).probabilities, found.probabilities)
+    again = predict(model, DATA, samples=3, seed=9, masks="hard")
+    assert torch.equal(again.probabilities, found.probabilities)
+    other = predict(model, DATA, 3, seed=8, masks="hard")
+    assert not torch.equal(other.probabilities, found.probabilities)
     model.eval()
     outputs = []
     for sample in range(3):
@@ -150,7 +152,7 @@ def test_prediction_is_the_mean_over_draws_and_the_same_for_the_same_seed():
             outputs.append(model(X, EDGES).softmax(1))
     torch.testing.assert_close(found.probabilities, torch.stack(outputs).mean(0))
     rows = torch.tensor([4, 1])
-    some = predict(model, DATA, samples=3, seed=9, rows=rows)
+    some = predict(model, DATA, samples=3, seed=9, masks="hard", rows=rows)
     torch.testing.assert_close(some.probabilities, found.probabilities[rows])
     expected = predict(model, DATA, samples=0)
     torch.testing.assert_close(expected.probabilities, model(X, EDGES).softmax(1))
@@ -303,8 +305,8 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
         (lambda: attach(stock(), GraphDropConnect(FixedRate(keep=0.5), pairs=True)), "pairs=True"),
         (lambda: attach(stock(), RandomWalk(FixedRate(keep=0.5))), "RandomWalk"),
         (lambda: attach(stock(), DropEdge(AmortizedRate(22))), "AmortizedRate"),
-        (lambda: Handle(stock()), "has no sampler attached"),
-        (lambda: predict(stock(), DATA), "has no sampler attached"),
+        (lambda: Handle(stock()), "has no layer that samples its connections"),
+        (lambda: predict(stock(), DATA), "has no layer that samples its connections"),
         (
             lambda: Handle(nn.ModuleList([attach(stock(), two_blocks()).model for _ in "ab"])),
             "apart",

@@ -1,6 +1,7 @@
 """`Trainer` runs a model of one's own that has a sampler attached."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,24 @@ import pytest
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GCN, GCNConv, Linear
 
-from graphdrop import ARM, GraphDropConnect, LearnedRate, Trainer, attach, load, load_dataset
+from graphdrop import (
+    ARM,
+    DisARM,
+    GraphDropConnect,
+    LearnedRate,
+    Trainer,
+    attach,
+    load,
+    load_dataset,
+)
 from graphdrop.config import Config, ObjectiveSettings, settle
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.estimators import Estimator
 from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import DropEdge
+from graphdrop.samplers import Draw, DropEdge
 from graphdrop.train import Objective
 from graphdrop.train.progress import Silent
 
@@ -110,7 +121,7 @@ def test_the_selected_state_is_a_file_for_the_model_it_came_from(tmp_path):
     fresh.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "best.safetensors"))
     for name, value in model.state_dict().items():
         assert torch.equal(fresh.state_dict()[name], value), name
-    with pytest.raises(ValueError, match="state of a model of your own"):
+    with pytest.raises(ValueError, match=r"model of your own.*give load\(path, model=...\)"):
         load(tmp_path / "run")
 
 
@@ -121,9 +132,13 @@ def test_prediction_is_as_the_settings_say(masks):
     assert 0.0 <= result.test.accuracy <= 1.0
 
 
-def test_an_estimator_in_the_settings_is_refused():
-    with pytest.raises(ValueError, match="an attached model has its own"):
-        trainer(stock(), changes={"train": {"estimator": "arm"}})
+def test_an_estimator_in_the_settings_takes_the_place_of_the_models_own():
+    assert type(trainer(stock(ARM())).engine.estimator) is ARM
+    model = stock()
+    found = trainer(model, changes={"train": {"estimator": "disarm"}})
+    assert type(found.engine.estimator) is DisARM
+    assert found.engine.next_draw().temperature is None
+    found.fit()
 
 
 def test_weights_outside_the_layers_count_whole_and_those_inside_by_what_was_drawn():
@@ -139,10 +154,16 @@ def test_weights_outside_the_layers_count_whole_and_those_inside_by_what_was_dra
     model = Personalised()
     handle = attach(model, DropEdge(BetaBernoulliRate()))
     x, edges = torch.rand(3, 4), torch.tensor([[0, 1], [1, 2]])
-    _, tape = handle.loss(lambda: model(x, edges).square().mean())
-    assert [len(drawn) for drawn in tape] == [1, 2]
-    keep = tape[0][0].keep_logit.sigmoid()
-    kept = Objective(ObjectiveSettings(l2=1.0, l2_factor="keep"), model, 1).l2(tape)
+    data = Data(x=x, edge_index=edges)
+
+    def compute(draws: Sequence[Draw]) -> Tensor:
+        (out,) = handle.samples(data, draws, training=True)
+        return out.square().mean()
+
+    _, tape = handle.estimate(compute)
+    assert [drawn.layer for drawn in tape] == [0, 1, 1]
+    keep = tape[0].keep_logit.sigmoid()
+    kept = Objective(ObjectiveSettings(l2=1.0, l2_factor="keep"), handle, 1).l2(tape)
     outside = model.lin.weight.square().sum() + model.lin.bias.square().sum()
     inside = model.conv.lin.weight.square().sum() + model.conv.bias.square().sum()
     torch.testing.assert_close(kept, outside + keep * inside)

@@ -11,6 +11,7 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop.nn import GCN, SparseFeatures
 from graphdrop.nn.cache import CAPACITY, TensorCache
+from graphdrop.nn.inputs import Inputs
 
 
 class Counter:
@@ -86,7 +87,7 @@ X, ROWS = normal(TOWN.num_nodes, 5), torch.tensor([1, 4])
 
 def fresh(model: GCN, *arguments: Tensor, rows: Tensor | None = None) -> Tensor:
     """The same model's output when it remembers nothing."""
-    model._prepared = TensorCache()
+    model._inputs = Inputs()
     out: Tensor = model(*(argument.clone() for argument in arguments), rows=rows)
     return out
 

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
+from contracts.single_layers import one_pass
 from graphdrop.draws import Mask
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
-from graphdrop.nn import Order, SampledGCNConv, SparseFeatures, conv
+from graphdrop.nn import Order, SampledGCNConv, SparseFeatures, plan
+from graphdrop.nn.plan import SharedProduct
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -39,7 +41,7 @@ def results(
 ) -> tuple[Tensor, list[Tensor]]:
     """The output, and the gradients of all parameters that it has one for."""
     layer.zero_grad()
-    out = layer(x, TOWN.graph(), draw, 1)
+    out = one_pass(layer, x, TOWN.graph(), draw, 1)
     out.backward(normal(*out.shape, seed=9))
     return out, [p.grad for p in layer.parameters() if p.grad is not None]
 
@@ -74,7 +76,7 @@ def test_both_orders_give_the_same_gradient_to_the_input(order: Order) -> None:
     x, draw = normal(NODES, FEATURES, seed=1).double().requires_grad_(), drawn(layer.sampler)
     layer.double()
     layer.order = order
-    assert torch.autograd.gradcheck(lambda x: layer(x, TOWN.graph().double(), draw), x)
+    assert torch.autograd.gradcheck(lambda x: one_pass(layer, x, TOWN.graph().double(), draw), x)
 
 
 @pytest.mark.parametrize("order", [Order.AGGREGATE_FIRST, Order.TRANSFORM_FIRST])
@@ -86,7 +88,7 @@ def test_a_mask_per_feature_of_one_feature_is_one_mask(order: Order) -> None:
     x, draw = normal(NODES, 1), Draw(1, 2)
     assert layer.sampler is not None
     summed = aggregate(TOWN.graph(), x, layer.sampler.mask(TOWN.graph(), draw, 0))
-    torch.testing.assert_close(layer(x, TOWN.graph(), draw), summed @ layer.weight)
+    torch.testing.assert_close(one_pass(layer, x, TOWN.graph(), draw), summed @ layer.weight)
 
 
 @dataclass
@@ -108,9 +110,9 @@ def test_the_cheaper_order_is_taken(
     features: int, outputs: int, blocks: int | None, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = Spy()
-    monkeypatch.setattr(conv, "aggregate", spy)
+    monkeypatch.setattr(plan, "aggregate", spy)
     layer = SampledGCNConv(features, outputs, GraphDropConnect(FixedRate(keep=0.5), blocks=blocks))
-    layer(normal(NODES, features), TOWN.graph(), Draw(1, 1))
+    one_pass(layer, normal(NODES, features), TOWN.graph(), Draw(1, 1))
     assert spy.widths == [width]
 
 
@@ -120,7 +122,7 @@ def test_the_bias_is_added_once_after_the_sum_over_blocks() -> None:
     assert layer.bias.shape == (1, OUTPUTS)
     torch.nn.init.uniform_(layer.bias)
     nothing = torch.zeros(NODES, FEATURES)
-    out = layer(nothing, TOWN.graph(), Draw(1, 1))
+    out = one_pass(layer, nothing, TOWN.graph(), Draw(1, 1))
     assert torch.equal(out, layer.bias.expand(NODES, OUTPUTS))
 
 
@@ -140,7 +142,7 @@ def test_the_paper_starts_with_a_bias_for_every_block_and_sums_them(
     layer = SampledGCNConv(FEATURES, OUTPUTS, sampler, init="paper")
     assert layer.bias is not None
     assert layer.bias.shape == (blocks, OUTPUTS)
-    out = layer(torch.zeros(NODES, FEATURES), TOWN.graph())
+    out = one_pass(layer, torch.zeros(NODES, FEATURES), TOWN.graph(), None)
     torch.testing.assert_close(out, layer.bias.sum(0).expand(NODES, OUTPUTS))
 
 
@@ -178,36 +180,32 @@ def test_samples_share_the_product_that_no_mask_touches(
     dense = normal(NODES, FEATURES)
     x = SparseFeatures.from_tensor(dense) if sparse else dense
     draws, graph = [Draw(1, 1, sample) for sample in range(3)], TOWN.graph()
-    wanted = [layer(x, graph, draw) for draw in draws]
+    wanted = [one_pass(layer, x, graph, draw) for draw in draws]
     multiplied: list[Tensor] = []
 
     def count(x: Tensor | SparseFeatures, weight: Tensor) -> Tensor:
         multiplied.append(weight)
         return product(x, weight)
 
-    product = conv._product
-    monkeypatch.setattr(conv, "_product", count)
-    with layer.keeping_product():
-        found = [layer(x, graph, draw) for draw in draws]
+    product = plan._product
+    monkeypatch.setattr(plan, "_product", count)
+    shared = SharedProduct()
+    found = [one_pass(layer, x, graph, draw, shared=shared) for draw in draws]
     assert all(map(torch.equal, found, wanted))
     assert len(multiplied) == products
-    with torch.no_grad():
-        layer.weight.add_(1.0)
-    assert not torch.allclose(layer(x, graph, draws[0]), wanted[0])  # nothing is kept afterwards
 
 
 def test_a_layer_says_what_it_cannot_take() -> None:
     graph, sparse = TOWN.graph(), SparseFeatures.from_tensor(torch.eye(NODES, 100))
     per_feature = SampledGCNConv(100, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), blocks=None))
     with pytest.raises(ValueError, match=r"100 blocks over sparse input .*: use first_blocks=1"):
-        per_feature(sparse, graph, Draw(1, 1))
+        one_pass(per_feature, sparse, graph, Draw(1, 1))
     pairs = SampledGCNConv(100, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
     with pytest.raises(ValueError, match=r"pairs=True draws for 100 x 3 pairs .* small dense"):
-        pairs(sparse, graph, Draw(1, 1))
+        one_pass(pairs, sparse, graph, Draw(1, 1))
+    nine = SampledGCNConv(5, 3, GraphDropConnect(FixedRate(keep=0.5), blocks=9))
     with pytest.raises(ValueError, match=r"blocks must not exceed .*; got 9 blocks for 5 features"):
-        SampledGCNConv(5, 3, GraphDropConnect(FixedRate(keep=0.5), blocks=9))(
-            normal(NODES, 5), graph, Draw(1, 1)
-        )
+        one_pass(nine, normal(NODES, 5), graph, Draw(1, 1))
     with pytest.raises(ValueError, match="'xavier' is not a valid Init"):
         SampledGCNConv(5, 3, init="xavier")
 
@@ -217,10 +215,10 @@ def test_pairs_are_refused_where_their_products_would_fill_the_memory(
 ) -> None:
     layer = SampledGCNConv(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
     x, graph = normal(NODES, FEATURES), TOWN.graph()
-    layer(x, graph, Draw(1, 1))
-    monkeypatch.setattr(conv, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
+    one_pass(layer, x, graph, Draw(1, 1))
+    monkeypatch.setattr(plan, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
     with pytest.raises(ValueError, match=r"use GraphDropConnect\(blocks=None\)"):
-        layer(x, graph, Draw(1, 1))
+        one_pass(layer, x, graph, Draw(1, 1))
 
 
 def test_the_shared_product_is_that_of_its_own_input() -> None:
@@ -231,7 +229,7 @@ def test_the_shared_product_is_that_of_its_own_input() -> None:
     )
     layer.order = Order.TRANSFORM_FIRST
     one, other = normal(NODES, FEATURES), 2.0 * normal(NODES, FEATURES)
-    wanted = layer(one, graph, draw), layer(other, graph, draw)
-    with layer.keeping_product():
-        found = layer(one, graph, draw), layer(other, graph, draw)
+    shared = SharedProduct()
+    wanted = [one_pass(layer, x, graph, draw) for x in (one, other)]
+    found = [one_pass(layer, x, graph, draw, shared=shared) for x in (one, other)]
     assert all(map(torch.equal, found, wanted))

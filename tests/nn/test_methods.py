@@ -141,7 +141,7 @@ def test_rates_take_every_option_of_the_settings():
 def test_the_network_takes_every_option_of_the_settings():
     changes = {"norm": "paper", "residual": True, "init": "glorot", "bias": False, "dropout": 0.25}
     network = build("GCN-BBGDC", **changes)
-    assert (network.normalization, network.residual) == ("paper", True)
+    assert (network.normalization, network.between.residual) == ("paper", True)
     assert [layer.bias for layer in network.layers] == [None] * 3
     assert network.layers[0].init == "glorot"
     assert network.layers[0].dropout.rate.mean() == 0.75

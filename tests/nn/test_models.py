@@ -12,7 +12,7 @@ from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
 from graphdrop.draws import SOURCE_ONLY
 from graphdrop.graph import Graph
-from graphdrop.nn import GCN, SampledGCNConv, conv
+from graphdrop.nn import GCN, SampledGCNConv, plan
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -114,8 +114,13 @@ def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
 
 
+def test_arguments_in_the_former_order_are_told_the_new_one() -> None:
+    with pytest.raises(TypeError, match=r"out_channels is missing.*before 0\.2 it took \(in, hid"):
+        GCN(1433, 64, 7)
+
+
 def test_an_unknown_residual_is_refused() -> None:
-    with pytest.raises(ValueError, match="residual must be False, True or"):
+    with pytest.raises(ValueError, match="residual must be False, True, .initial. or .linear."):
         GCN(FEATURES, HIDDEN, 2, OUTPUTS, residual="first")  # type: ignore[arg-type]
 
 
@@ -127,7 +132,7 @@ def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, bef
     x, draw = normal(NODES, FEATURES), Draw(1, 2)
     hidden = x.double()
     for number, layer in enumerate(layers_of(model)):
-        edge_key, entry_key = draw.key(number), draw.key(number + conv.DROPOUT_STREAM)
+        edge_key, entry_key = draw.key(number), draw.key(number + plan.DROPOUT_STREAM)
         Z = torch.tensor(
             [
                 hard_draw(edge_key, 0.7, max(v, u), min(v, u), rank)
@@ -203,7 +208,7 @@ def test_the_tape_of_a_pass_has_every_mask_and_its_width(
 def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
     pairs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conv, "MAX_SPARSE_BLOCKS", FEATURES - 1)
+    monkeypatch.setattr(plan, "MAX_SPARSE_BLOCKS", FEATURES - 1)
     sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=pairs, first_blocks=None)
     model, x = GCN(FEATURES, HIDDEN, 1, OUTPUTS, sampler), torch.eye(NODES, FEATURES)
     draw = Draw(1, 1)

@@ -1,17 +1,17 @@
 """Samples that are made together have the bits of single passes, whatever the sampler."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate_samples
-from graphdrop.nn import GCN, conv
+from graphdrop.nn import GCN, plan
 from graphdrop.rates import BetaBernoulliRate, FixedRate
 from graphdrop.samplers import (
     Draw,
@@ -42,41 +42,35 @@ def sampler(request: pytest.FixtureRequest) -> Sampler | None:
 
 
 @pytest.fixture
-def inputs() -> tuple[Tensor, Tensor]:
-    return normal(NODES, FEATURES).relu(), power_law_edges(NODES, 600)
+def data() -> Data:
+    return Data(x=normal(NODES, FEATURES).relu(), edge_index=power_law_edges(NODES, 600))
 
 
 @pytest.mark.parametrize("temperature", [None, 0.67])
-@pytest.mark.parametrize("shares", [False, True])
 @torch.no_grad()
 def test_samples_equal_single_passes(
-    sampler: Sampler | None,
-    inputs: tuple[Tensor, Tensor],
-    temperature: float | None,
-    shares: bool,
+    sampler: Sampler | None, data: Data, temperature: float | None
 ) -> None:
     model = GCN(FEATURES, FEATURES, 3, 5, sampler, residual=True, seed=1).eval()
     draws = [Draw(3, 4, sample, temperature=temperature) for sample in range(5)]
-    with model.sharing_first_product() if shares else nullcontext():
-        alone = [model(*inputs, draw=draw) for draw in draws]
-        together = list(model.samples(*inputs, draws=draws))
+    alone = [next(model.samples(data, [draw])) for draw in draws]
+    together = list(model.samples(data, draws))
     assert all(map(torch.equal, together, alone))
+    for out, draw in zip(together, draws, strict=True):
+        torch.testing.assert_close(out, model(data.x, data.edge_index, draw=draw))
 
 
 @torch.no_grad()
-def test_a_hook_sees_every_pass(inputs: tuple[Tensor, Tensor]) -> None:
+def test_a_hook_sees_every_pass(data: Data) -> None:
     model = GCN(FEATURES, 8, 2, 5, DropEdge(FixedRate(keep=0.6)), seed=1).eval()
     seen: list[Tensor] = []
     model.layers[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
-    with model.sharing_first_product():
-        list(model.samples(*inputs, draws=[Draw(0, 0, sample) for sample in range(3)]))
+    list(model.samples(data, [Draw(0, 0, sample) for sample in range(3)]))
     assert len(seen) == 3
     assert any((out < 0.0).any() for out in seen)  # before the relu
 
 
-def test_a_layer_makes_samples_in_one_walk(
-    inputs: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_layer_makes_samples_in_one_walk(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     model = GCN(FEATURES, 8, 3, 5, GraphDropConnect(FixedRate(keep=0.6), blocks=2), seed=1).eval()
     walks = []
 
@@ -84,11 +78,11 @@ def test_a_layer_makes_samples_in_one_walk(
         walks.append(len(inputs))
         return aggregate_samples(graph, inputs, *rest, **options)
 
-    monkeypatch.setattr(conv, "aggregate_samples", counted)
+    monkeypatch.setattr(plan, "aggregate_samples", counted)
     draws = [Draw(0, 0, sample) for sample in range(4)]
-    with torch.no_grad(), model.sharing_first_product():
-        list(model.samples(*inputs, draws=draws))
+    with torch.no_grad():
+        list(model.samples(data, draws))
     assert walks == [4, 4, 4]
     walks.clear()
-    list(model.samples(*inputs, draws=draws))  # gradients keep the order of single passes
+    list(model.samples(data, draws))  # gradients keep the order of single passes
     assert not walks

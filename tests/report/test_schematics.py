@@ -9,6 +9,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from contracts.single_layers import one_pass
 from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.report import schematics
 from graphdrop.report.figures import save_figure
@@ -39,7 +40,7 @@ def connections_of_a_layer(name: str, sampler: Sampler | None, draw: Draw) -> di
     for u, i in np.ndindex(NODES, FEATURES):
         x = torch.zeros(NODES, FEATURES)
         x[u, i] = 1.0
-        out = layer(x, graph, draw)
+        out = one_pass(layer, x, graph, draw)
         for v, j in np.ndindex(NODES, FEATURES):
             if u == v or 0 in (u, v):  # node 1 is joined to all, and every node to itself
                 found[connection_id(name, u, i, v, j)] = bool(out[v, j] != 0)

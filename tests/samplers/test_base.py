@@ -88,7 +88,8 @@ LOCAL = LearnedRate(entries=3)
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: DropEdge(0.8), TypeError, r"rate must be a Rate such as .*; got float"),  # type: ignore[arg-type]
+        (lambda: DropEdge("0.8"), TypeError, r"rate must be a drop rate .* or a Rate .*; got str"),  # type: ignore[arg-type]
+        (lambda: DropEdge(1.0), ValueError, r"rate is 1\.0: a plain number is a drop rate"),
         (
             lambda: GraphDropConnect(FixedRate(keep=0.5), blocks=0),
             ValueError,

@@ -23,6 +23,7 @@ from contracts.sampler_contract import (
     town,
 )
 from contracts.toy_network import SHARINGS, Toy
+from graphdrop.graph import Graph
 from graphdrop.inference import predict
 from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
@@ -98,6 +99,15 @@ def test_a_walk_that_has_ended_does_not_begin_again() -> None:
         so_far = reached(model, Draw(1, 1, sample))
         assert set(so_far.unique().tolist()) == {0.0, 1.0}
         assert bool((so_far.diff(dim=0) <= 0.0).all())
+
+
+def test_rows_of_a_graph_without_self_loops_are_refused() -> None:
+    one_way = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    bare = Graph.from_edge_index(one_way, TOWN.num_nodes, self_loops=False, normalization=NORM)
+    model = network(FixedRate(keep=0.5))
+    assert model(X, bare).shape[0] == TOWN.num_nodes
+    with pytest.raises(ValueError, match=r"a random walk reads every row itself.*self-loops"):
+        model(X, bare, rows=torch.tensor([3]))
 
 
 def test_rows_alone_give_what_they_give_among_all() -> None:

@@ -95,8 +95,8 @@ def test_its_gradient_is_that_of_the_formula(tiny, settings_of):
     config = settings_of(objective={"agree": 0.7, "l2": 0.0, "kl_weight": 0.0})
     trainer = Trainer(config, tiny, progress=Silent())
     model = copy.deepcopy(trainer.model)
-    loss, agree, _ = trainer._pass()
-    (loss + agree["agree"]).backward()
+    found, agree = trainer._pass()
+    (found.loss + agree["agree"]).backward()
     logits = outputs(model, tiny, 2, model.temperature)
     train = tiny.split.train
     nll = sum(cross_entropy(one[train], tiny.data.y[train]) for one in logits) / 2
@@ -113,7 +113,7 @@ def test_arm_weighs_the_agreement_with_the_likelihood(tiny, settings_of, monkeyp
     trainer = Trainer(
         settings_of("GCN-BBGDC-ARM", objective={"agree": 1.0}), tiny, progress=Silent()
     )
-    loss, agree, tape = trainer._pass()
+    (loss, tape), agree = trainer._pass()
     assert float(seen[0][0].detach()) == pytest.approx(float((loss + agree["agree"]).detach()))
     assert len(seen[0][1]) == 2 * len(tape)  # the draws of both samples
 

@@ -1,10 +1,14 @@
 """A run predicts with the masks its settings name, and is scored as the measures define."""
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
 
 from graphdrop import metrics
 from graphdrop.inference import Predictive, predict
+from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint
 from graphdrop.train import evaluation
 
@@ -15,25 +19,34 @@ def trained(tiny, settings_of):
     return Blueprint(settings_of().model, 30, 3, tiny.graph.num_edges).build(seed=1)
 
 
+def predicted(model, data, config, **options):
+    """A prediction of the model as the settings say."""
+    model = copy.deepcopy(model)
+    model.defaults = PredictionDefaults.of(config)
+    return predict(model, data, **options)
+
+
 def with_masks(settings_of, masks: str, **changes):
     return settings_of(predict={"masks": masks, "samples": 3, **changes})
 
 
 @pytest.mark.parametrize(
-    ("masks", "samples", "temperature"),
-    [("relaxed", 3, 0.67), ("hard", 3, None), ("expected", 0, None)],
+    ("masks", "samples", "directly"),
+    [
+        ("relaxed", 3, {"temperature": 0.67}),
+        ("hard", 3, {"masks": "hard"}),
+        ("expected", 0, {}),
+    ],
 )
-def test_masks_are_drawn_as_the_settings_say(
-    tiny, trained, settings_of, masks, samples, temperature
-):
-    found = evaluation.predictive(trained, tiny.data, with_masks(settings_of, masks))
-    direct = predict(trained, tiny.data, samples, seed=0, temperature=temperature)
+def test_masks_are_drawn_as_the_settings_say(tiny, trained, settings_of, masks, samples, directly):
+    found = predicted(trained, tiny.data, with_masks(settings_of, masks))
+    direct = predict(trained, tiny.data, samples, seed=0, **directly)
     assert torch.equal(found.probabilities, direct.probabilities)
     assert torch.equal(found.votes, direct.votes)
 
 
 def test_without_masks_every_connection_is_kept(tiny, trained, settings_of):
-    found = evaluation.predictive(trained, tiny.data, with_masks(settings_of, "off"))
+    found = predicted(trained, tiny.data, with_masks(settings_of, "off"))
     plain = Blueprint(
         settings_of("GCN", model={"method": "GCN", "layers": 2, "hidden": 8, "norm": "row"}).model,
         30,
@@ -51,7 +64,7 @@ def test_without_masks_every_connection_is_kept(tiny, trained, settings_of):
 
 def test_the_four_ways_differ(tiny, trained, settings_of):
     found = [
-        evaluation.predictive(trained, tiny.data, with_masks(settings_of, masks)).probabilities
+        predicted(trained, tiny.data, with_masks(settings_of, masks)).probabilities
         for masks in ("relaxed", "hard", "expected", "off")
     ]
     for number, one in enumerate(found):
@@ -61,7 +74,7 @@ def test_the_four_ways_differ(tiny, trained, settings_of):
 def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
     both = settings_of(model={"dropout": 0.5}, predict={"samples": 3, "dropout": False})
     network = Blueprint(both.model, 30, 3, tiny.graph.num_edges).build(seed=1)
-    found = evaluation.predictive(network, tiny.data, both)
+    found = predicted(network, tiny.data, both)
     assert all(layer.dropout is not None for layer in network.layers)
     for layer in network.layers:
         layer.dropout = None
@@ -70,18 +83,20 @@ def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
 
 
 def test_dropout_alone_is_what_samples_draw(tiny, settings_of):
-    alone = settings_of("GCN-DO", predict={"masks": "hard", "samples": 3, "dropout": False})
+    alone = settings_of(
+        "GCN-DO",
+        data={"features": "stored"},
+        predict={"masks": "hard", "samples": 3, "dropout": False},
+    )
     network = Blueprint(alone.model, 30, 3, 0).build(seed=1)
-    found = evaluation.predictive(network, tiny.data, alone)
+    found = predicted(network, tiny.data, alone)
     assert torch.equal(found.probabilities, predict(network, tiny.data, 3, 0).probabilities)
 
 
 def test_rows_and_samples_can_be_chosen(tiny, trained, settings_of):
     rows = torch.tensor([7, 3])
-    found = evaluation.predictive(
-        trained, tiny.data, with_masks(settings_of, "hard"), rows=rows, samples=5
-    )
-    direct = predict(trained, tiny.data, 5, seed=0)
+    found = predicted(trained, tiny.data, with_masks(settings_of, "hard"), rows=rows, samples=5)
+    direct = predict(trained, tiny.data, 5, seed=0, masks="hard")
     assert found.samples == 5
     torch.testing.assert_close(found.probabilities, direct.probabilities[rows])
 
@@ -95,10 +110,11 @@ LABELS = torch.tensor([1, 1, 0])
 @pytest.mark.parametrize(("decision", "accuracy"), [("vote", 2 / 3), ("mean", 1 / 3)])
 def test_the_decision_is_the_vote_or_the_mean(settings_of, decision, accuracy):
     config = with_masks(settings_of, "hard", decision=decision)
-    scores = evaluation.score(PREDICTION, LABELS, config)
+    prediction = replace(PREDICTION, decision=decision)
+    scores = evaluation.score(prediction, LABELS, config)
     assert scores.accuracy == accuracy
     assert (scores.accuracy_vote, scores.accuracy_mean) == (2 / 3, 1 / 3)
-    chosen = evaluation.decided(PREDICTION, config)
+    chosen = prediction.predicted
     assert chosen.tolist() == ([1, 1, 2] if decision == "vote" else [0, 1, 2])
     expected = metrics.pavpu(PROBABILITIES, LABELS, 0.5, predictions=chosen).pavpu
     assert scores.pavpu == expected.item()
@@ -120,13 +136,13 @@ def test_the_scores_are_the_measures(settings_of):
 )
 def test_drop_rates_are_those_of_what_drops(settings_of, method, rates):
     model = Blueprint(settings_of(method).model, 30, 3, 0).build()
-    assert evaluation.drop_rates(model) == rates
+    assert list(model.drop_rates().values()) == rates
 
 
 def test_drop_rates_are_the_expected_ones(tiny, trained, settings_of):
     expected = [1 - layer.sampler.rate.mean().item() for layer in trained.layers]
-    assert evaluation.drop_rates(trained) == expected
+    assert trained.drop_rates() == dict(zip(("layers.0", "layers.1"), expected, strict=True))
     settings = settings_of("GCN-BBGDC-LOCAL").model
     local = Blueprint(settings, 30, 3, tiny.graph.num_edges).build()
     expected = [1 - layer.sampler.rate.mean().mean().item() for layer in local.layers]
-    assert evaluation.drop_rates(local) == expected
+    assert list(local.drop_rates().values()) == expected

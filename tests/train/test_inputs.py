@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from graphdrop.config import DataSettings
-from graphdrop.train.inputs import check_name, load_for, prepared, row_normalized
+from graphdrop.data.features import row_normalized
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.train.inputs import check_name, load_for
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -21,10 +23,12 @@ def test_rows_are_divided_by_their_sum():
 
 def test_the_dataset_itself_is_not_changed(tiny):
     before = tiny.data.x.clone()
-    assert prepared(tiny.data, DataSettings(features="stored")) is tiny.data
-    changed = prepared(tiny.data, DataSettings(features="row"))
+    assert PredictionDefaults(features="stored").inputs(tiny.data) is tiny.data
+    by_row = PredictionDefaults(features="row")
+    changed = by_row.inputs(tiny.data)
     torch.testing.assert_close(changed.x.sum(1), (before.sum(1) > 0).float())
     assert torch.equal(tiny.data.x, before)
+    assert by_row.inputs(tiny.data).x is changed.x  # made once
 
 
 def test_the_dataset_is_the_one_that_is_named():

@@ -8,7 +8,7 @@ from graphdrop.draws import uniforms
 from graphdrop.nn import GCN
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
-from graphdrop.train.objective import Objective, layers_of, sampled_logits
+from graphdrop.train.objective import Objective, sampled_logits
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
 X = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
@@ -30,12 +30,17 @@ def tape_of(model: GCN, step: int = 0) -> list:
     return tape
 
 
+def logits_of(model: GCN) -> list:
+    tape = tape_of(model)
+    return [sampled_logits(tape, number) for number in range(len(model.layers))]
+
+
 def drawn_keep(model: GCN, step: int = 0) -> list[torch.Tensor]:
     """The keep probability of each layer, worked out from the rate and the draw's own uniform."""
     draw = Draw(7, step)
     return [
         layer.sampler.rate.sample(uniforms(draw.key(number), 1)[0])
-        for number, layer in enumerate(layers_of(model))
+        for number, layer in enumerate(model.layers)
     ]
 
 
@@ -46,7 +51,7 @@ def squares(layer, biases: bool = True) -> torch.Tensor:
 def test_the_terms_are_those_of_the_formula():
     model, settings = beta_bernoulli(), ObjectiveSettings(l2=0.3, kl_weight=2.0, warmup=10)
     terms = Objective(settings, model, labelled=4)(NLL, tape_of(model), epoch=3)
-    first, second = layers_of(model)
+    first, second = model.layers
     keep = drawn_keep(model)
     assert list(terms) == ["nll", "kl", "l2"]
     assert terms["nll"] is NLL
@@ -71,7 +76,7 @@ def test_the_l2_has_the_factor_the_layers_and_the_biases_that_are_asked_for(fact
     factors = {"drop": lambda keep: 1 - keep, "keep": lambda keep: keep, "one": lambda _: 1.0}
     expected = sum(
         factors[factor](keep) * squares(layer, biases)
-        for layer, keep in list(zip(layers_of(model), drawn_keep(model), strict=True))[
+        for layer, keep in list(zip(model.layers, drawn_keep(model), strict=True))[
             : 1 if layers == "first" else 2
         ]
     )
@@ -83,13 +88,13 @@ def test_the_l2_has_the_factor_the_layers_and_the_biases_that_are_asked_for(fact
 def test_the_gradient_of_the_l2_reaches_a_and_b_through_the_drawn_rate(factor):
     model = beta_bernoulli()
     settings = ObjectiveSettings(l2=0.7, l2_factor=factor)
-    rates = [layer.sampler.rate for layer in layers_of(model)]
+    rates = [layer.sampler.rate for layer in model.layers]
     raw = [parameter for rate in rates for parameter in (rate.raw_a, rate.raw_b)]
     found = torch.autograd.grad(Objective(settings, model, 4)(NLL, tape_of(model, 5), 0)["l2"], raw)
     sign = 1.0 if factor == "keep" else -1.0
     direct = sum(
         sign * keep * squares(layer).detach()
-        for keep, layer in zip(drawn_keep(model, 5), layers_of(model), strict=True)
+        for keep, layer in zip(drawn_keep(model, 5), model.layers, strict=True)
     )
     torch.testing.assert_close(found, torch.autograd.grad(0.7 * direct, raw))
     assert all(gradient != 0 for gradient in found)
@@ -113,7 +118,7 @@ def test_the_kl_of_a_rate_per_edge_is_summed_or_averaged():
     model = beta_bernoulli(entries=10)  # 6 edges and 4 self-loops
     summed = Objective(ObjectiveSettings(), model, 4).kl()
     averaged = Objective(ObjectiveSettings(kl_reduction="mean"), model, 4).kl()
-    by_hand = sum(layer.sampler.rate.kl() for layer in layers_of(model))
+    by_hand = sum(layer.sampler.rate.kl() for layer in model.layers)
     torch.testing.assert_close(summed, by_hand)
     torch.testing.assert_close(averaged, by_hand / 10)
 
@@ -124,7 +129,7 @@ def test_a_rate_per_edge_multiplies_the_l2_with_its_mean_over_edges():
     settings = ObjectiveSettings(l2=1.0, l2_factor="keep")
     expected = sum(
         drawn.mask.keep_logit.sigmoid().mean() * squares(layer)
-        for drawn, layer in zip(tape, layers_of(model), strict=True)
+        for drawn, layer in zip(tape, model.layers, strict=True)
     )
     torch.testing.assert_close(Objective(settings, model, 4)(NLL, tape, 0)["l2"], expected)
 
@@ -138,21 +143,20 @@ def test_the_entropy_of_a_learned_rate_counts_negatively():
 
 def test_the_rate_is_the_samplers_and_not_that_of_the_dropout_beside_it():
     model = network(DropEdge(FixedRate(keep=0.25)), dropout=0.1)
-    logits = sampled_logits(layers_of(model), tape_of(model))
-    torch.testing.assert_close(torch.stack(logits).sigmoid(), torch.tensor([0.25, 0.25]))
+    keep = torch.cat(logits_of(model)).sigmoid()
+    torch.testing.assert_close(keep, torch.tensor([0.25, 0.25]))
 
 
 def test_where_there_is_only_dropout_the_rate_is_its_own():
     model = network(dropout=0.1)
-    logits = sampled_logits(layers_of(model), tape_of(model))
-    torch.testing.assert_close(torch.stack(logits).sigmoid(), torch.tensor([0.9, 0.9]))
+    torch.testing.assert_close(torch.cat(logits_of(model)).sigmoid(), torch.tensor([0.9, 0.9]))
 
 
 def test_a_network_that_drops_nothing_has_no_drop_rate_to_multiply_with():
     model = network()
-    assert sampled_logits(layers_of(model), tape_of(model)) == [None, None]
+    assert logits_of(model) == [None, None]
     with pytest.raises(ValueError, match=r"objective\.l2_factor is \"drop\""):
         Objective(ObjectiveSettings(l2_factor="drop"), model, 4)
     terms = Objective(ObjectiveSettings(l2=1.0, l2_factor="keep"), model, 4)(NLL, [], 0)
-    torch.testing.assert_close(terms["l2"], sum(map(squares, layers_of(model))))
+    torch.testing.assert_close(terms["l2"], sum(map(squares, model.layers)))
     assert terms["kl"] == 0

@@ -11,6 +11,7 @@ import torch
 from graphdrop import metrics
 from graphdrop.config import Method, differences, read, settle
 from graphdrop.data import Dataset, load_dataset
+from graphdrop.estimators import REINFORCE
 from graphdrop.inference import predict
 from graphdrop.nn import GCN
 from graphdrop.train import DivergedError, Trainer, archive, checkpoint, load
@@ -184,10 +185,10 @@ def test_two_passes_are_made_where_the_estimator_needs_two(tiny, settings_of, mo
     passes = []
     samples = GCN.samples
 
-    def counted(self, *arguments, draws, **options):
-        if self.training:
+    def counted(self, data, draws, rows=None, *, training=False):
+        if training:
             passes.extend((draw.step, draw.antithetic, draw.temperature) for draw in draws)
-        return samples(self, *arguments, draws=draws, **options)
+        return samples(self, data, draws, rows, training=training)
 
     monkeypatch.setattr(GCN, "samples", counted)
     fit(settings_of("GCN-BBGDC-ARM", train={"epochs": 2}), tiny)
@@ -314,3 +315,22 @@ def test_a_finished_run_can_be_asked_for_its_result_again(tiny, settings_of, tmp
     again = fit(settings_of(), tiny, tmp_path / "run", resume=True)
     assert (again.result.test, again.result.validation) == (one.result.test, one.result.validation)
     assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
+
+
+def test_a_result_reads_well(tiny, settings_of):
+    result = fit(settings_of("GCN-DE"), tiny).result
+    shown = repr(result)
+    assert shown.startswith(f"Result(test accuracy {result.test.accuracy:.4f}, NLL ")
+    assert f"validation accuracy {result.validation.accuracy:.4f}" in shown
+    assert f"drop rates 0.500, 0.500; epoch {result.selected_epoch} of 6, " in shown
+    assert "\n" not in shown
+    assert "drop rates none, none" in repr(fit(settings_of("GCN"), tiny).result)
+
+
+def test_the_network_of_a_run_with_another_estimator_is_loaded_with_it(tiny, settings_of, tmp_path):
+    config = settings_of(train={"epochs": 2, "estimator": "reinforce"})
+    trainer = fit(config, tiny, tmp_path / "run")
+    again = load(tmp_path / "run")
+    assert type(again.estimator) is REINFORCE
+    assert torch.equal(again.estimator.baseline, trainer.model.estimator.baseline)
+    assert again.estimator.baseline > 0.0

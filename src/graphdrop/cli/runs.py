@@ -146,7 +146,7 @@ def _writer(output: Path) -> Callable[[Columns, Path], None]:
 
 
 def _write_csv(columns: Columns, output: Path) -> None:
-    from graphdrop.train.archive import replace_file  # noqa: PLC0415
+    from graphdrop.util.files import replace_file  # noqa: PLC0415
 
     # Nine digits give every float32 back exactly.
     text = [
@@ -158,7 +158,7 @@ def _write_csv(columns: Columns, output: Path) -> None:
 
 
 def _write_parquet(columns: Columns, output: Path) -> None:
-    from graphdrop.train.archive import replace_file  # noqa: PLC0415
+    from graphdrop.util.files import replace_file  # noqa: PLC0415
 
     parquet, stream = import_module(_PARQUET), io.BytesIO()
     parquet.write_table(import_module("pyarrow").table(columns), stream)

@@ -49,7 +49,7 @@ def search(
     """
     from graphdrop.experiments import Store, contest, recipe, winners  # noqa: PLC0415 - needs torch
     from graphdrop.experiments.search import read_search  # noqa: PLC0415
-    from graphdrop.train.archive import replace_file  # noqa: PLC0415
+    from graphdrop.util.files import replace_file  # noqa: PLC0415
 
     plan = read_search(target)
     if trials is not None:

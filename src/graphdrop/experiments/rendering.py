@@ -20,7 +20,7 @@ from graphdrop.metrics import ThresholdAxis
 from graphdrop.report.figures import Curve, Panel, draw_figure, save_figure
 from graphdrop.report.schematics import draw_schematics
 from graphdrop.report.tables import Table, beside_paper
-from graphdrop.train.archive import replace_file
+from graphdrop.util.files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphdrop.train.archive import sync_folder
+from graphdrop.util.files import sync_folder
 
 RUNS, CLAIMS = "runs.jsonl", ".claims"
 

@@ -119,6 +119,11 @@ def predict(
         decode: makes the output of a sample into what ``output`` says, such as node embeddings into
             logits of links.
     """
+    if isinstance(data, Tensor):
+        raise TypeError(
+            "data is a tensor, but predict takes a PyG Data: give "
+            "predict(model, Data(x=x, edge_index=edge_index))"
+        )
     if samples is not None and samples < 0:
         raise ValueError(f"samples must not be negative; got {samples}")
     if output not in SUMMARIES:
@@ -178,11 +183,6 @@ def draws_of(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
 
 
 def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
-    if isinstance(data, Tensor):
-        raise TypeError(
-            "data is a tensor, but predict takes a PyG Data: give "
-            "predict(model, Data(x=x, edge_index=edge_index))"
-        )
     if not isinstance(data, DataLoader):
         return [data]
     if rows is not None:

@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import TEMPERATURE, Sharing
-from graphdrop.estimators import Estimator
+from graphdrop.draws import Sharing
+from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
@@ -75,9 +75,9 @@ class SampledGCNConv(SampledLayer):
         self.normalization = Normalization.of(normalization)
         self.init = Init(init)
         self.order = Order.AUTO
-        self.estimator = estimator
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
-        self.temperature = estimator.temperature if estimator else TEMPERATURE if learned else None
+        self.estimator = Concrete() if learned and estimator is None else estimator
+        self.temperature = None if self.estimator is None else self.estimator.temperature
         self._inputs = Inputs()
         self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
         blocks = 1

@@ -25,11 +25,16 @@ def described(part: nn.Module) -> dict[str, Any]:
     A part keeps every argument under its name; what it has learned since is in its state. Of a
     class that is not graphdrop's own nothing but the name is known.
     """
-    if _KNOWN.get(type(part).__name__) is not type(part):
+    if not is_known(part):
         return {"class": type(part).__name__}
     arguments = inspect.signature(type(part)).parameters.values()
     names = [a.name for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
     return {"class": type(part).__name__, **{name: _plain(part, name) for name in names}}
+
+
+def is_known(part: nn.Module) -> bool:
+    """Whether a part is of one of graphdrop's own classes, so that it can be built again."""
+    return _KNOWN.get(type(part).__name__) is type(part)
 
 
 def built(description: Mapping[str, Any]) -> Any:

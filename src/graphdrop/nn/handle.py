@@ -58,13 +58,13 @@ class Handle(SampledModel):
 
     @property
     def estimator(self) -> Estimator | None:
-        """How a gradient reaches the rates."""
-        return self._first.estimator
+        """How a gradient reaches the rates: what the first layer that has one says."""
+        return next((m.estimator for m in self.layers.values() if m.estimator is not None), None)
 
     @estimator.setter
     def estimator(self, estimator: Estimator | None) -> None:
-        self._first.estimator = estimator
         for layer in self.layers.values():
+            layer.estimator = estimator if layer is self._first else None
             layer.temperature = None if estimator is None else estimator.temperature
 
     @property
@@ -95,7 +95,8 @@ class Handle(SampledModel):
         step = max(int(stream[1]) for stream in streams)
         for stream in streams:
             stream[1] = step + 1
-        return Draw(seed, step, temperature=self._first.temperature)
+        estimator = self.estimator
+        return Draw(seed, step, temperature=None if estimator is None else estimator.temperature)
 
     @contextmanager
     def drawing(self, draw: Draw | None) -> Iterator[None]:

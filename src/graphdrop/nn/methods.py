@@ -19,6 +19,7 @@ from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.nn.models import GCN
 from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.samplers import EDGE_FEATURES, DropEdge, DropNode, GraphDropConnect, Sampler
+from graphdrop.util.memory import check_bytes
 
 
 def _fixed(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
@@ -80,6 +81,9 @@ class Parts:
         return self.rate in (_beta_bernoulli_per_edge, _amortised)
 
 
+BYTES_PER_WEIGHT = 16
+"""In training: the weight itself, its gradient and Adam's two moments."""
+
 # DropOut is in every network, at the rate `dropout`: GCN-DO is a GCN whose recipe sets that rate.
 METHODS: Mapping[Method, Parts] = {
     Method.GCN: Parts(),
@@ -127,6 +131,7 @@ class Blueprint:
         """A network with fresh weights, the same ones for the same seed."""
         settings, parts = self.settings, find(self.settings.method)
         _check(settings, parts)
+        self._check_size()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             rate = parts.rate(settings, self.edges)
@@ -135,6 +140,15 @@ class Blueprint:
             network = make(sampler, estimator(settings), seed)
         vars(network)["blueprint"] = self
         return network
+
+    def _check_size(self) -> None:
+        """Refuse a network whose weights, gradients and moments would not fit into memory."""
+        settings, (inputs, outputs) = self.settings, (self.in_channels, self.out_channels)
+        hidden = settings.hidden
+        inner = (settings.layers - 1) * hidden * hidden if settings.layers > 1 else 0
+        weights = inputs * (hidden if settings.layers > 1 else outputs) + inner + hidden * outputs
+        what = f"model.hidden is {hidden}, for {inputs} features and {outputs} classes: the network"
+        check_bytes(what, BYTES_PER_WEIGHT * weights)
 
     def _gcn(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
         settings = self.settings

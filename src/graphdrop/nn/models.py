@@ -116,7 +116,7 @@ class GCN(KeepsStream, SampledModel):
             for layer in range(num_layers)
         )
         for layer in self._convs:
-            layer.stream = None  # the network counts the steps of all its layers
+            layer.stream = layer.estimator = None  # the network has those of all its layers
         self.between = BetweenLayers(widths, out_channels, residual, norm, jk)
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from graphdrop.estimators import Estimator
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.rates.ordered import ordered_sum
 from graphdrop.samplers import Draw, Drawn
+from graphdrop.util.ordered import ordered_sum
 
 
 class Estimate(NamedTuple):

@@ -25,7 +25,7 @@ from graphdrop.config import differences
 from graphdrop.data.sources import find_source
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.layout import layout
-from graphdrop.train.archive import replace_file
+from graphdrop.util.files import replace_file
 
 SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
 LARGEST = 65535

@@ -8,33 +8,44 @@ from typing import Any
 
 from torch import nn
 
-from graphdrop.nn import GCN, Handle
-from graphdrop.nn.description import built
+from graphdrop.nn import GCN, sampled
+from graphdrop.nn.description import built, described, is_known
 from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.sampled_layer import SampledLayer
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
     """The kind of a model and what it was made of, as JSON values."""
+    own = sampled(model).estimator
+    estimator = described(own) if own is not None and is_known(own) else None
     blueprint = getattr(model, "blueprint", None)
     if isinstance(blueprint, Blueprint):
-        return {"kind": "model", "blueprint": blueprint.as_json()}
+        return {"kind": "model", "blueprint": blueprint.as_json(), "estimator": estimator}
     if isinstance(model, GCN):
         return {"kind": "gcn", "gcn": model.description()}
     attached = next((m.description for m in model.modules() if isinstance(m, SampledLayer)), None)
-    return {"kind": "own", "class": type(model).__name__, "attached": attached}
+    about = {"class": type(model).__name__, "attached": attached, "estimator": estimator}
+    return {"kind": "own", **about}
 
 
 def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
     """A model of the saved kind, with fresh weights; of one's own kind, from the given model."""
     kind = header.get("kind")
-    if kind == "model":
-        network: nn.Module = Blueprint.from_json(header["blueprint"]).build()
-        return network
     if kind == "gcn":
         return GCN.from_description(header["gcn"])
-    if kind not in ("own", "state"):
+    if kind == "model":
+        model = Blueprint.from_json(header["blueprint"]).build()
+    elif kind in ("own", "state"):
+        model = _prepared(path, header, model)
+    else:
         raise ValueError(f"{path} says that it is a {kind!r}, which this version cannot read")
+    if header.get("estimator") is not None:
+        sampled(model).estimator = built(header["estimator"])
+    return model
+
+
+def _prepared(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
+    """A model of one's own, with a sampler attached as the saved one had it."""
     if model is None:
         raise ValueError(
             f"{path} is the state of a model of your own, which only you can build: build it, and "
@@ -49,5 +60,4 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
             for name, value in description.items()
         }
         attach(model, **parts)
-    Handle(model)  # or it says what is missing
     return model

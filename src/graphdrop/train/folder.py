@@ -8,7 +8,8 @@ from typing import Any
 
 from graphdrop import config as settings
 from graphdrop.config import Config
-from graphdrop.train.archive import replace_file
+from graphdrop.util.files import replace_file
+from graphdrop.util.locks import contents
 
 CONFIG, RESULT = "config.toml", "result.json"
 
@@ -21,14 +22,23 @@ def stored_config(folder: str | Path) -> Config:
     return settings.settle(settings.read(path))
 
 
-def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
-    """Make a folder this run's own, or find that it is; nothing in it is ever overwritten."""
+def checked(folder: str | Path) -> Path:
+    """The path of a folder that is there or may be made."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder that is new or empty")
+    return folder
+
+
+def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
+    """Make a folder this run's own, or find that it is; nothing in it is ever overwritten.
+
+    Call it within `folder_lock(folder)`: a run is its folder's only writer.
+    """
+    folder = checked(folder)
     # All that a run killed in its first moment can leave behind.
     leftover = folder / f".{CONFIG}.tmp"
-    held = [path for path in folder.iterdir() if path != leftover] if folder.exists() else []
+    held = [path for path in contents(folder) if path != leftover]
     if held and not resume:
         raise ValueError(
             f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "

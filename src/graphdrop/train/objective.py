@@ -17,8 +17,8 @@ from torch import Tensor
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.rates.ordered import ordered_sum
 from graphdrop.samplers import Drawn
+from graphdrop.util.ordered import ordered_sum
 
 TERMS = ("nll", "kl", "l2", "agree")
 """The names of the terms, as they are logged; the loss is their sum. The last is optional."""

@@ -85,6 +85,7 @@ class ModelNote(_Typed):
     blueprint: dict[str, Any] = {}
     gcn: dict[str, Any] = {}
     attached: dict[str, Any] | None = None
+    estimator: dict[str, Any] | None = None
     defaults: dict[str, Any] = {}
     config: dict[str, Any] = {}
 

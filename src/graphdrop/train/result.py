@@ -14,7 +14,7 @@ class StoppedError(RuntimeError):
     """A run that was asked to stop before its end; its folder has all that it takes to go on."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What came out of a run: the scores of the state that was best on the validation nodes."""
 
@@ -30,3 +30,20 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        parts = {"test": self.test, "validation": self.validation}
+        scores = "; ".join(f"{name} {_in_words(one)}" for name, one in parts.items())
+        rates = ", ".join("none" if one is None else f"{one:.3f}" for one in self.drop_rates)
+        return (
+            f"Result({scores}; drop rates {rates}; epoch {self.selected_epoch} of {self.epochs}, "
+            f"{self.seconds:.1f} s)"
+        )
+
+
+NAMES = {"accuracy": "accuracy", "f1": "F1", "rmse": "RMSE", "nll": "NLL", "ece": "ECE"}
+
+
+def _in_words(scores: Any) -> str:
+    shown = [(word, getattr(scores, name)) for name, word in NAMES.items() if hasattr(scores, name)]
+    return ", ".join(f"{word} {value:.4f}" for word, value in shown)

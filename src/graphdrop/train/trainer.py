@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from graphdrop.train.records import TrainingNote, header_note
 from graphdrop.train.result import DivergedError, Result, StoppedError
 from graphdrop.train.selection import Selection
 from graphdrop.train.tasks import Task, task_of
+from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -131,13 +132,19 @@ class Trainer:
         self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
         self.seconds = 0.0
         self.folder = None
+        self._lock = ExitStack()  # a run is its folder's only writer, from here to the end of fit
         self.callbacks = list(callbacks)
         if config.train.tensorboard and run_folder is not None:
             self.callbacks.append(TensorBoard())
         if run_folder is not None:
-            self.folder = folder.claim(run_folder, config, resume=resume)
-            if resume:
-                self._restore(self.folder)
+            self._lock.enter_context(folder_lock(folder.checked(run_folder)))
+            try:
+                self.folder = folder.claim(run_folder, config, resume=resume)
+                if resume:
+                    self._restore(self.folder)
+            except BaseException:
+                self._lock.close()
+                raise
 
     def _built(self) -> nn.Module:
         """The network that the settings describe."""
@@ -172,6 +179,7 @@ class Trainer:
             self.journal.close()
             for callback in self.callbacks:
                 callback.on_end(self, result)
+            self._lock.close()
         return result
 
     def stop(self) -> None:

@@ -1,0 +1,45 @@
+"""A prediction says in short what it is, and where it is the least certain."""
+
+import pytest
+import torch
+
+from graphdrop.inference import Predictive
+
+PROBABILITIES = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+VOTES = torch.tensor([[1, 2, 0], [0, 3, 0], [0, 0, 3]])
+PREDICTION = Predictive(
+    PROBABILITIES, VOTES, torch.tensor([0.9, 0.1, 0.5]), torch.zeros(3, 3), 3, decision="vote"
+)
+
+
+def test_in_one_line_it_says_how_large_and_how_certain_it_is() -> None:
+    assert repr(PREDICTION) == (
+        "Predictive(3 nodes, 3 classes, samples=3, mean confidence 0.567, mean entropy 0.890 nats)"
+    )
+
+
+def test_a_notebook_shows_the_least_certain_nodes_first() -> None:
+    shown = PREDICTION._repr_html_()
+    places = [
+        shown.index(f"<tr><td>{node}</td><td>{chosen}</td>")
+        for node, chosen in ((2, 2), (0, 1), (1, 1))
+    ]
+    assert places == sorted(places)
+    assert "<td>0.400</td><td>1.089</td>" in shown
+
+
+def test_the_least_certain_nodes_come_first() -> None:
+    assert PREDICTION.most_uncertain(2).tolist() == [2, 0]
+    assert PREDICTION.most_uncertain(by="expected_entropy").tolist() == [0, 2, 1]
+    with pytest.raises(ValueError, match="k is -1: it takes a number of nodes"):
+        PREDICTION.most_uncertain(-1)
+
+
+def test_a_table_has_a_row_for_every_node() -> None:
+    pytest.importorskip("pandas")
+    table = PREDICTION.to_pandas()
+    assert table["predicted"].tolist() == [1, 1, 2]
+    assert table["probability_1"].tolist() == pytest.approx([0.4, 0.8, 0.3])
+    assert table["entropy"].tolist() == pytest.approx(PREDICTION.entropy.tolist())
+    parts = table["expected_entropy"] + table["mutual_information"]
+    assert parts.tolist() == pytest.approx(table["entropy"].tolist())

@@ -120,7 +120,7 @@ def test_arguments_in_the_former_order_are_told_the_new_one() -> None:
 
 
 def test_an_unknown_residual_is_refused() -> None:
-    with pytest.raises(ValueError, match="residual must be False, True, .initial. or .linear."):
+    with pytest.raises(ValueError, match=r"residual must be False, True, .initial. or .linear."):
         GCN(FEATURES, HIDDEN, 2, OUTPUTS, residual="first")  # type: ignore[arg-type]
 
 

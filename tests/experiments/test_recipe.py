@@ -2,17 +2,18 @@
 
 import pytest
 
+from graphdrop.config import Config
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.found import paper
-from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.recipe import Recipe, read_recipe
 from graphdrop.experiments.targets import WITH_RUNS
 
 
 def test_every_target_has_the_papers_recipe_but_for_what_the_paper_does_not_have():
     missing = {target for target in WITH_RUNS if f"{target}-paper" not in recipes.names()}
-    assert missing == {"agree"}
-    assert "agree-tuned" in recipes.names()
+    assert missing == {"agree", "control"}
+    assert {"agree-tuned", "control-tuned"} <= set(recipes.names())
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -81,6 +82,39 @@ def test_every_run_on_cora_ml_has_its_own_split_and_all_methods_the_same():
 def test_targets_share_the_runs_of_table_1(name, row, column, same_as, quick):
     options = {"quick": quick, "runs": 2}
     assert at(name, row, column, **options) == at("table1-paper", same_as, column, **options)
+
+
+def differing(one: Config, other: Config) -> set[str]:
+    own, others = settled(one), settled(other)
+    return {
+        f"{section}.{name}"
+        for section in ("data", "model", "objective", "train", "predict")
+        for name in own[section] | others[section]
+        if own[section].get(name) != others[section].get(name)
+    }
+
+
+@pytest.mark.parametrize("column", ["cora-2", "citeseer-2"])
+def test_the_control_of_a_learned_rate_differs_in_the_rate_alone(column):
+    learned = at("control-tuned", "GCN-BBDE, learned", column)
+    assert learned == at("table1-tuned", "GCN-BBDE", column)
+    for rate in (0.5, 0.2):
+        fixed = at("control-tuned", f"fixed at {rate}", column)
+        assert [config.seed for config in fixed] == [config.seed for config in learned]
+        assert fixed[0].model.drop == rate
+        assert differing(fixed[0], learned[0]) <= {"model.method", "model.drop"}
+
+
+@pytest.mark.parametrize("column", ["cora-2", "citeseer-2", "cora_ml-2", "pubmed-2"])
+def test_the_control_of_a_class_left_out_has_the_recipe_and_not_the_masks(column):
+    control = at("ood-control", "softmax, recipe of GCN-BBGDC", column)[0]
+    masks = {"mask", "symmetric", "dropout", "method"}
+    assert differing(control, at("ood-control", "GCN-BBGDC", column)[0]) == {
+        *(f"model.{name}" for name in masks),
+        "objective.l2_factor",  # without learned rates there is no drawn one to multiply by
+        "predict.masks",
+        "predict.decision",
+    }
 
 
 def test_quick_runs_are_never_those_of_the_full_recipe():

@@ -19,13 +19,17 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="table1, table2, table3, table4, agree, fig-pavpu, fig-tv, fig-depth, local, "
-            "ablation, amortised, general, ood, schematics, or all.",
+            help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
+            "local, ablation, amortised, general, ood, schematics, or all.",
         ),
     ],
     *,
     recipe: Annotated[
-        str, typer.Option(help="paper: the paper's settings. tuned: ours, chosen on validation.")
+        str,
+        typer.Option(
+            help="paper: the paper's settings. tuned: ours, chosen on validation. control: for "
+            "ood, what the settings do without the method."
+        ),
     ] = "paper",
     runs: Annotated[
         int | None, typer.Option(min=1, help="Seeds per cell.", show_default="the recipe's, 10")

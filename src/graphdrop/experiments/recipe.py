@@ -33,6 +33,8 @@ class Row(Part):
     name: str
     method: str = ""
     """The method's name, if it is not the row's."""
+    like: str = ""
+    """The method whose rules it takes, if not its own: a control differs in its method alone."""
     members: Annotated[int, Field(ge=1)] = 1
     """Networks of an ensemble, where classes are left out."""
     set: Values = {}
@@ -41,6 +43,11 @@ class Row(Part):
     def uses(self) -> str:
         """The name of its method."""
         return self.method or self.name
+
+    @property
+    def follows(self) -> str:
+        """The name of the method whose rules are its own."""
+        return self.like or self.uses
 
 
 class Filter(Part):
@@ -55,7 +62,7 @@ class Filter(Part):
         """Whether it is about this cell."""
         asked = (
             (self.rows, row.name),
-            (self.methods, row.uses),
+            (self.methods, row.follows),
             (self.datasets, dataset),
             (self.layers, layers),
         )

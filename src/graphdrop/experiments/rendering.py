@@ -72,7 +72,7 @@ def sampled(record: Record) -> Mapping[str, float]:
 def accuracies(found: Found) -> Rendering:
     """Accuracy of every row on every dataset at every depth; and how much of it is over-fitting."""
     columns = found.columns()
-    names = [_in_words(column) for column in columns]
+    names = [in_words(column) for column in columns]
 
     def table(
         title: str, cell: Callable[[Found, str, str], tuple[str, ...]], but_for: str = ""
@@ -85,17 +85,27 @@ def accuracies(found: Found) -> Rendering:
         return Table(title, names, rows, found.note())
 
     gap = f"{found.title}: accuracy on training nodes minus that on test nodes (points)"
-    tables = {found.target: table(found.title, _cell), f"{found.target}-gap": table(gap, _gap)}
+    tables = {found.target: table(found.title, cell_lines), f"{found.target}-gap": table(gap, _gap)}
     if BASELINE in {row.name for row in found.recipe.rows}:
         title = f"{found.title}: difference to {BASELINE} with the same seeds (points)"
         tables[f"{found.target}-difference"] = table(title, _difference, but_for=BASELINE)
     return Rendering(tables)
 
 
-def _cell(found: Found, row: str, column: str) -> tuple[str, ...]:
+def cell_lines(found: Found, row: str, column: str) -> tuple[str, ...]:
+    """Accuracy of a cell's runs beside the paper's."""
     runs = found.at(row, column)
     lines = beside_paper(runs.figures(accuracy), found.printed(row, column))
     return (*lines, f"{runs.diverged} diverged") if runs.diverged else lines
+
+
+def paired(found: Found, row: str, other: str, column: str) -> tuple[str, ...]:
+    """A row's accuracy minus another's, seed by seed (points)."""
+    own, others = (
+        {record["seed"]: accuracy(record) for record in found.at(name, column).records}
+        for name in (row, other)
+    )
+    return beside_paper([own[seed] - others[seed] for seed in own if seed in others], [])
 
 
 def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
@@ -108,14 +118,11 @@ def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
 
 
 def _difference(found: Found, row: str, column: str) -> tuple[str, ...]:
-    own, baseline = (
-        {record["seed"]: accuracy(record) for record in found.at(name, column).records}
-        for name in (row, BASELINE)
-    )
-    return beside_paper([own[seed] - baseline[seed] for seed in own if seed in baseline], [])
+    return paired(found, row, BASELINE, column)
 
 
-def _in_words(column: str) -> str:
+def in_words(column: str) -> str:
+    """Such as `cora, 4 layers`."""
     dataset, _, layers = column.rpartition("-")
     return f"{dataset}, {layers} layers"
 
@@ -154,7 +161,7 @@ def figures_by_row(found: Found, others: Measured) -> Rendering:
     for runs in found.cells:
         name = runs.cell.row if len(found.columns()) == 1 else runs.cell.name
         cells = [beside_paper(runs.figures(of), digits=digits) for of, digits in others.values()]
-        rows.append((name, [_cell(found, runs.cell.row, runs.cell.column), *cells]))
+        rows.append((name, [cell_lines(found, runs.cell.row, runs.cell.column), *cells]))
     names = ["accuracy (%)", *others]
     return Rendering({found.target: Table(found.title, names, rows, found.note())})
 
@@ -175,7 +182,7 @@ def uncertainty(found: Found) -> Rendering:
     for column in found.columns():
         shown = [runs for runs in found.cells if runs.cell.column == column and runs.records]
         if shown:
-            where = f", {_in_words(column)}" if len(found.columns()) > 1 else ""
+            where = f", {in_words(column)}" if len(found.columns()) > 1 else ""
             panels += _uncertainty_panels(shown, found.axis, where)
     drawn = figure_of(found, panels, columns=3)
     if found.axis is not ThresholdAxis.LARGEST:

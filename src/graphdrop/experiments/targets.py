@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdrop.experiments import beyond, rendering
+from graphdrop.experiments import beyond, control, rendering
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.found import Found, in_store
@@ -22,6 +22,7 @@ WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
     "table1": rendering.accuracies,
     "table2": rendering.accuracies,
     "table3": rendering.blocks,
+    "control": control.learned_and_fixed,
     "agree": rendering.accuracies,
     "fig-pavpu": rendering.uncertainty,
     "fig-tv": rendering.smoothing,

@@ -2,38 +2,130 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from contracts import committed
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.contest import outcome
 from graphdrop.experiments.search import read_search
+from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]
-FIGURE = re.compile(r"(?<![\d.])-?\d+\.\d+ ± \d+\.\d+(?!\d)")
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+NUMBER = r"(?<![\w.])[+-]?\d+\.\d+(?!\w|\.\d)"
+FIGURE = re.compile(rf"{NUMBER}|(?<![\w.])\d+(?=(?: to \d+)? %)")
+"""A decimal number, or a whole one in percent."""
+MEAN_AND_DEVIATION = re.compile(r"(?<![\w.])-?[\d.]+ ± \d+(?:\.\d+)?")
+QUOTED = tomllib.loads((ROOT / "tests/quoted_figures.toml").read_text("utf-8"))["figure"]
+ELSEWHERE = ("paper", "setting", "example", "check")
 
 
-def quoted(page: Path) -> set[str]:
-    """Every mean and deviation on a page."""
-    return set(FIGURE.findall(page.read_text("utf-8").replace("\N{MINUS SIGN}", "-")))
+def plain(text: str) -> str:
+    """The words of a page in one line: no code, no addresses of links, no emphasis."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`]*`", "", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = text.replace("**", "").replace("<br>", " ").replace("\N{MINUS SIGN}", "-")
+    return " ".join(text.split())
 
 
-RESULTS = {
-    figure
-    for folder in ("paper", "tuned")
-    for page in (ROOT / "results" / folder).glob("*.md")
-    for figure in quoted(page)
+def rounds_to(value: float, quoted: str) -> bool:
+    """Whether a number is what is quoted, at the digits it is quoted with."""
+    digits = len(quoted.partition(".")[2])
+    return abs(value - float(quoted)) <= 0.5 * 10**-digits + 1e-9
+
+
+RENDERED = {
+    tuple(map(float, pair.split(" ± ")))
+    for page in (ROOT / "results").rglob("*.md")
+    for pair in MEAN_AND_DEVIATION.findall(plain(page.read_text("utf-8")))
+}
+PRINTED = {
+    figures[0]
+    for target, rows in committed.paper().items()
+    if target != "table4"
+    for columns in rows.values()
+    for figures in columns.values()
 }
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/evidence.md", "docs/general-form.md", "docs/local-rates.md"]
-)
-def test_every_mean_and_deviation_on_a_page_is_in_a_table_of_the_results(page):
-    figures = quoted(ROOT / page)
-    assert figures, f"{page} quotes no result"
-    assert figures - RESULTS == set()
+def in_a_table(pair: str) -> bool:
+    mean, deviation = pair.split(" ± ")
+    return any(rounds_to(m, mean) and rounds_to(d, deviation) for m, d in RENDERED)
+
+
+def explained(page: str) -> str:
+    """A page without the figures of which it is known where they come from."""
+    text = plain((ROOT / page).read_text("utf-8"))
+    for entry in QUOTED:
+        if entry["page"] in (page, "*"):
+            quote = plain(entry["quote"])
+            assert entry["page"] == "*" or quote in text, f"{page} no longer says: {quote}"
+            # What stands between is kept: means with deviations are looked up in the tables.
+            text = text.replace(quote, " ".join(MEAN_AND_DEVIATION.findall(quote)))
+    text = MEAN_AND_DEVIATION.sub(lambda pair: "" if in_a_table(pair[0]) else pair[0], text)
+    # A figure of the paper says so, or stands in a cell of its own in a column of that name.
+    return re.sub(
+        rf"(?:paper |\| )({NUMBER})(?= |$)",
+        lambda found: "| " if float(found[1]) in PRINTED else found[0],
+        text,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_figure_on_a_page_is_a_result_that_is_kept_or_known_to_be_something_else(page):
+    text = explained(page)
+    assert MEAN_AND_DEVIATION.findall(text) == []
+    around = [text[max(0, at.start() - 60) : at.end() + 30] for at in FIGURE.finditer(text)]
+    assert not around, "not in a table of results nor in quoted_figures.toml:\n" + "\n".join(around)
+
+
+def flat(value) -> list[float]:
+    """The numbers of a value; a summary gives its mean and the ends of its interval."""
+    if isinstance(value, Summary):
+        return [value.mean, value.low, value.high]
+    if isinstance(value, (list, tuple)):
+        return [number for part in value for number in flat(part)]
+    return [value]
+
+
+@pytest.mark.parametrize("entry", QUOTED, ids=[f"{e['page']}: {e['quote'][:40]}" for e in QUOTED])
+def test_a_quoted_figure_is_what_the_lines_say(entry):
+    quote = MEAN_AND_DEVIATION.sub("", plain(entry["quote"]))
+    quoted = FIGURE.findall(quote)
+    assert quoted, "the passage has no decimal number: take the entry out"
+    if "from" in entry:
+        assert entry["from"] in ELSEWHERE
+        assert entry["from"] != "paper" or {float(one) for one in quoted} <= PRINTED
+        return
+    names = vars(committed)
+    found = flat([eval(expression, dict(names)) for expression in entry["is"]])
+    assert len(found) == len(quoted), f"{quoted} from {found}"
+    assert all(map(rounds_to, found, quoted)), f"{quoted}, but the lines say {found}"
+
+
+def test_looks_at_learned_rates_are_as_many_as_the_pages_say():
+    looks = committed.looks().values()
+    learned = [one for one in looks if "BB" in one[0]["config"]["model"]["method"]]
+    said = plain((ROOT / "docs/evidence.md").read_text("utf-8"))
+    assert f"Of the {len(looks)} settings looked at {len(learned)} were of learned rates" in said
+    said = plain((ROOT / "README.md").read_text("utf-8"))
+    assert f"of the {len(looks)} single settings looked at beside the search {len(learned)}" in said
+
+
+def test_winners_of_learned_rates_have_the_dropout_and_the_prediction_that_the_pages_say():
+    rules = [one for one in recipes.winners("", "table1") if one["methods"][0].startswith("GCN-BB")]
+    dropouts = {rule["set"]["model"]["dropout"] for rule in rules}
+    off = [rule for rule in rules if rule["set"]["predict"]["masks"] == "off"]
+    assert (min(dropouts), max(dropouts)) == (0.5, 0.8)
+    said = plain((ROOT / "README.md").read_text("utf-8"))
+    assert f"all {len(rules)} winners of learned rates have DropOut of 0.5 to 0.8" in said
+    assert f"and {len(off)} of them predict with masks off" in said
+    cells = {(rule["datasets"][0], rule["layers"][0]) for rule in off}
+    assert cells == {("cora", 2), ("cora", 4), ("citeseer", 2)}
 
 
 def kept(config):

@@ -67,7 +67,7 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     if backend is Backend.FUSED and not fits:
         raise ValueError(
             "backend='fused' takes float32 features and weights on the CPU and concrete masks at "
-            f"a temperature of 0.12 or more; got x {x.dtype} on {x.device}, weights "
+            f"a temperature of 0.14 or more; got x {x.dtype} on {x.device}, weights "
             f"{graph.value.dtype}, temperature {mask.temperature:g}: use backend='auto'"
         )
     if backend is Backend.REFERENCE or not fits:

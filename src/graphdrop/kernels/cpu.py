@@ -14,20 +14,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask
+from graphdrop.draws import Kind, Mask, reads_all_bits
 from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Options, Pass, array, options_of
 
+COLDEST, COLDEST_PER_EDGE, COLDEST_PER_EDGE_OF_TOP_BITS = 0.02, 0.14, 0.12
+"""Temperatures of concrete masks that the loops take; see ``supports``."""
+
 
 def supports(mask: Mask) -> bool:
     """Whether the factors of a concrete mask are finite in the types that the loops keep them in.
 
-    At lower temperatures a factor of float32 (one logit per edge) or float64 overflows.
+    At lower temperatures a factor of float32 (one logit per edge) or float64 overflows: sooner
+    where all bits of a draw are read, of which the extreme ones have the larger factors.
     """
-    coldest = 0.12 if mask.keep_logit.dim() == 1 else 0.02
-    return mask.kind is not Kind.CONCRETE or mask.temperature >= coldest
+    if mask.kind is not Kind.CONCRETE:
+        return True
+    if mask.keep_logit.dim() == 0:
+        return mask.temperature >= COLDEST
+    if mask.temperature >= COLDEST_PER_EDGE:
+        return True
+    whole = reads_all_bits(mask.keep_logit, mask.temperature)
+    return mask.temperature >= COLDEST_PER_EDGE_OF_TOP_BITS and not bool(whole.any())
 
 
 def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
@@ -157,9 +167,8 @@ def _backward(
         pass_.run(loops.sum_rows, key.tolist(), rule, gradient, out)
         return out, torch.zeros_like(keep_logit)
     slopes = np.zeros(edge.shape[0] if per_edge else out.shape[0])
-    loop = loops.sum_rows_and_edge_slopes if per_edge else loops.sum_rows_and_slopes
     rule = pass_.rule(logit, temperature, signed=True)
-    pass_.run(loop, key.tolist(), rule, gradient, out, array(x), slopes)
+    pass_.run(loops.sum_rows_and_slopes, key.tolist(), rule, gradient, out, array(x), slopes)
     slopes /= temperature
     if not per_edge:
         return out, torch.tensor(slopes.sum(), dtype=keep_logit.dtype)

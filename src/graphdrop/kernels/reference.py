@@ -30,8 +30,7 @@ def draw_values(graph: Graph, mask: Mask, features: int, edges: Tensor) -> Tenso
         destination, rank = torch.full_like(source, draws.SOURCE_ONLY), None
     bits = draws.edge_hash(mask.key.to(source.device), destination, source, rank)
     index = torch.arange(mask.draws_per_edge(features), device=source.device)
-    values = draws.draw_bits(bits[:, None], index)
-    return 0xFFFF - values if mask.antithetic else values
+    return draws.as_read(draws.draw_bits(bits[:, None], index), mask)
 
 
 def materialize(
@@ -51,14 +50,7 @@ def materialize(
     if logit.dim() == 1:
         logit = logit[edges][:, None]
     values = draw_values(graph, mask, features, edges)
-    if mask.kind is Kind.MEAN:
-        kept = torch.sigmoid(logit.to(dtype)).expand(values.shape)
-    elif mask.kind is Kind.HARD:
-        kept = (values >= draws.drop_threshold(logit)).to(dtype)
-    else:
-        table = draws.concrete_logits(dtype, device)
-        noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
-        kept = torch.sigmoid((logit.to(dtype) + noise) / mask.temperature)
+    kept = draws.multipliers(values, mask, logit, dtype)
     if not mask.self_loops:
         kept = torch.where(graph.self_loop[edges][:, None], torch.ones_like(kept), kept)
     return kept[:, draws.block_of_feature(features, mask.blocks, device)]

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.draws import LARGEST, Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import loops, passes, tally
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
-
-LARGEST = (1 << draws.DRAW_BITS) - 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask
+from graphdrop.draws import Mask, as_read, multipliers
 from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
@@ -115,16 +114,8 @@ class _ToValues(torch.autograd.Function):
 
 def _source_multipliers(mask: Mask, matrix: CSR, nodes: Tensor | None) -> Tensor:
     """The DropOut multiplier of every nonzero, ``[nonzeros]``."""
-    if mask.kind is Kind.MEAN:
-        return torch.sigmoid(mask.keep_logit)
     values = entry_draws(mask.key, nodes, matrix.indptr, matrix.indices)
-    if mask.antithetic:
-        values = 0xFFFF - values
-    if mask.kind is Kind.HARD:
-        return (values >= draws.drop_threshold(mask.keep_logit)).to(torch.float32)
-    table = draws.concrete_logits(torch.float32)
-    noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
-    return torch.sigmoid((mask.keep_logit + noise) / mask.temperature)
+    return multipliers(as_read(values, mask), mask, mask.keep_logit)
 
 
 def drop_dense(x: Tensor, mask: Mask, graph: Graph) -> Tensor:

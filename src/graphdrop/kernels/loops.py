@@ -23,7 +23,7 @@ import platformdirs
 from numba import njit, prange
 
 from graphdrop import draws
-from graphdrop.kernels import channels, multipliers, tiles
+from graphdrop.kernels import channels, lanes, multipliers, tiles
 from graphdrop.kernels.channels import Constant
 from graphdrop.kernels.multipliers import accumulate, accumulate_slope, is_per_edge
 from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
@@ -48,7 +48,7 @@ def cache_directory() -> Path:
 
     It lies in a folder that only this user can enter, since whatever is in it is run.
     """
-    modules = (draws.generator, draws.rule, channels, multipliers, tiles)
+    modules = (draws.generator, draws.rule, channels, lanes, multipliers, tiles)
     files = [*(str(module.__file__) for module in modules), __file__]
     sources = b"".join(Path(file).read_bytes() for file in files)
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")

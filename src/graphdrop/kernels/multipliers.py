@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphdrop.draws import DRAW_BITS, LANE_MULTIPLIERS, TABLE_BITS
+from graphdrop.draws import DRAW_BITS, TABLE_BITS
 from graphdrop.kernels.channels import (
     EVEN_BLOCKS,
     MAX_BLOCKS,
@@ -32,6 +32,7 @@ from graphdrop.kernels.channels import (
     Lanes,
     Shared,
 )
+from graphdrop.kernels.lanes import counters, halves, lane_words
 from graphdrop.kernels.tiles import (
     F32,
     I1,
@@ -49,40 +50,6 @@ from graphdrop.kernels.tiles import (
     take,
     vector,
 )
-
-
-def _lane_words(
-    builder: ir.IRBuilder, bits: ir.Value, counters: ir.Value, skipped: ir.Value | None = None
-) -> ir.Value:
-    """The 32-bit lanes of an edge's stream (``draws.lane``), one per counter."""
-    width = counters.type.count
-    low = builder.trunc(bits, I32)
-    high = builder.trunc(builder.lshr(bits, I64(32)), I32)
-    if skipped is not None:
-        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), high))
-
-    def fold(word: ir.Value, shift: int) -> ir.Value:
-        return builder.xor(word, builder.lshr(word, constants(I32, [shift] * width)))
-
-    first, second = (constants(I32, [factor] * width) for factor in LANE_MULTIPLIERS)
-    strides = builder.mul(splat(builder, high, width), counters)
-    word = builder.add(splat(builder, low, width), strides)
-    word = builder.mul(fold(word, 16), first)
-    word = builder.mul(fold(word, 15), second)
-    return fold(word, 16)
-
-
-def _counters(count: int) -> ir.Constant:
-    return constants(I32, range(count))
-
-
-def _halves(builder: ir.IRBuilder, words: ir.Value, draws: int) -> ir.Value:
-    """The first ``draws`` 16-bit draws of a vector of lanes, in the order of ``draw_bits``."""
-    count = words.type.count
-    low = builder.and_(words, constants(I32, [0xFFFF] * count))
-    high = builder.lshr(words, constants(I32, [DRAW_BITS] * count))
-    order = [draw // 32 * 16 + draw % 16 + draw // 16 % 2 * count for draw in range(draws)]
-    return take(builder, low, high, order)
 
 
 def _look_up(
@@ -201,11 +168,11 @@ class _Emitter:
         return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
 
     def _shared(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        return self._few(_lane_words(self.builder, bits, _counters(1)), edge)
+        return self._few(lane_words(self.builder, bits, counters(1)), edge)
 
     def _even_blocks(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
         count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
-        words = _lane_words(self.builder, bits, _counters(count), self.channel_fields["first"])
+        words = lane_words(self.builder, bits, counters(count), self.channel_fields["first"])
         return self._few(words, edge)
 
     def _few(self, words: Any, edge: Any) -> Any:
@@ -224,7 +191,7 @@ class _Emitter:
 
     def _blocks(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         builder = self.builder
-        draws = _halves(builder, _lane_words(builder, bits, _counters(LANES)), MAX_BLOCKS)
+        draws = halves(builder, lane_words(builder, bits, counters(LANES)), MAX_BLOCKS)
         chosen = scratch(builder, F32, MAX_BLOCKS)
         if not self._relaxed:
             store_vector(builder, self._choose(draws, edge), chosen, align=64)
@@ -250,9 +217,9 @@ class _Emitter:
         lanes = (width + 31) // 32 * 16
         # a tile starts at a multiple of 32 features, which is 16 lanes
         skipped = builder.sdiv(start, I64(2))
-        words = _lane_words(builder, bits, _counters(lanes), skipped)
+        words = lane_words(builder, bits, counters(lanes), skipped)
         if not self._relaxed:
-            return self._choose(_halves(builder, words, width), edge)
+            return self._choose(halves(builder, words, width), edge)
         # both halves of a lane at once: what one loses at its low end must not enter the other
         read = builder.mul(builder.lshr(I32(0xFFFF), self.shift), I32(0x10001))
         packed = builder.and_(self._shifted(words), splat(builder, read, lanes))
@@ -266,7 +233,7 @@ class _Emitter:
             pointer = builder.gep(self.channel_fields[field], [start])
             return builder.load(builder.bitcast(pointer, vector(I32, width).as_pointer()), align=4)
 
-        words = builder.lshr(_lane_words(builder, bits, load("counter")), load("shift"))
+        words = builder.lshr(lane_words(builder, bits, load("counter")), load("shift"))
         draws = builder.and_(words, constants(I32, [0xFFFF] * width))
         if not self._relaxed:
             return self._choose(draws, edge)

@@ -30,6 +30,7 @@ class SparseFeatures:
     """The values where they carry a gradient, as after a DropOut whose rate is learned."""
 
     @classmethod
+    @torch.inference_mode(False)
     def from_tensor(cls, x: Tensor) -> SparseFeatures:
         """From a dense or sparse tensor ``[nodes, features]``; explicit zeros are dropped."""
         x = x.to_sparse(layout=torch.sparse_coo).coalesce()
@@ -44,6 +45,7 @@ class SparseFeatures:
         """Nodes and features."""
         return self.matrix.num_rows, self.matrix.num_columns
 
+    @torch.inference_mode(False)
     def select(self, nodes: Tensor) -> SparseFeatures:
         """The rows of some nodes, all columns kept."""
         matrix = self.matrix

@@ -18,6 +18,7 @@ from graphdrop.draws import (
     represented_keep,
     rescale_factor,
     stream_key,
+    widest_logit,
 )
 
 EVERY_DRAW = torch.arange(1 << 16)
@@ -124,9 +125,18 @@ def test_all_bits_are_read_where_the_mask_changes_within_four_of_4096_cells() ->
         assert torch.equal(reads_all_bits(logits, temperature), wanted)
 
 
-def test_certain_masks_read_no_bits_that_they_do_not_need() -> None:
-    assert not reads_all_bits(torch.tensor([math.inf, -math.inf]), 0.05).any()
-    assert every_multiplier(Kind.CONCRETE, torch.tensor(math.inf), 0.05).eq(1.0).all()
+def test_float32_and_float64_logits_are_told_apart_by_one_bound() -> None:
+    for temperature in (0.05, 0.3, 0.67):
+        bound = torch.tensor(widest_logit(temperature))
+        around = torch.stack([bound.nextafter(torch.tensor(side)) for side in (0.0, 99.0)])
+        for logits in (around, around.double(), -around):
+            assert reads_all_bits(logits, temperature).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_certain_mask_is_zero_or_one_at_every_draw(sign: float) -> None:
+    z = every_multiplier(Kind.CONCRETE, torch.tensor(sign * math.inf), 0.05)
+    assert torch.equal(z, torch.full_like(z, float(sign > 0.0)))
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.3, 0.67, 1.0])

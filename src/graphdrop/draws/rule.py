@@ -8,7 +8,7 @@ A draw is 16 bits ``k``, the uniform ``u = (k + 1/2) / 2**16``; the antithetic p
   ``represented_keep`` tells; below 2**-17 nothing is kept.
 - A concrete mask is ``z = sigmoid((phi + logit u) / t)``. In the ordinary case it reads the top 12
   bits of ``k`` alone, ``u = (k // 16 + 1/2) / 2**12``, so that its 4096 values fit a table in the
-  nearest cache. It reads all 16 where ``|phi| > log(2**10 t - 1)`` and ``phi`` is finite
+  nearest cache. It reads all 16 where ``|phi| > log(2**10 t - 1)``, the bound rounded to float32
   (``reads_all_bits``): where ``t min(keep, 1 - keep) < 2**-10``. The multiplier then changes
   within four of 4096 cells, and its mean and slope would be those of the cells it falls into.
   Means and slopes over the draws are within 0.1 % of those over a true uniform down to
@@ -18,8 +18,9 @@ A draw is 16 bits ``k``, the uniform ``u = (k + 1/2) / 2**16``; the antithetic p
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -95,15 +96,21 @@ def rescale_factor(mask: Mask) -> Tensor:
     return torch.where(nothing, 0.0, 1.0 / torch.where(nothing, 1.0, keep))
 
 
+@lru_cache(maxsize=64)
 def widest_logit(temperature: float) -> float:
-    """The largest ``|keep logit|`` at which a concrete mask reads 12 bits; negative if none is."""
-    return math.log(max(temperature / LEAST_WIDTH - 1.0, 2.0**-1000))
+    """The largest ``|keep logit|`` at which a concrete mask reads 12 bits; negative if none does.
+
+    It is a number of float32, so that logits of float32 and of float64 compare with it alike.
+    """
+    return float(np.float32(math.log(max(temperature / LEAST_WIDTH - 1.0, 2.0**-1000))))
 
 
 def reads_all_bits(keep_logit: Tensor, temperature: float) -> Tensor:
     """Where a concrete mask reads all 16 bits of its draws, not the top 12."""
-    size = keep_logit.detach().to(torch.float64).abs()
-    return (size > widest_logit(temperature)) & (size < math.inf)
+    size = keep_logit.detach().abs()
+    if size.dtype != torch.float64:
+        size = size.to(torch.float32)
+    return size > widest_logit(temperature)
 
 
 @cache

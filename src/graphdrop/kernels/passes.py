@@ -175,6 +175,7 @@ def _table(
     # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
     cold = -keep_logit / temperature
     odds = math.exp(cold) if cold < MAX_EXPONENT else math.inf
+    # a certain mask is the same at every draw
     whole = draws.widest_logit(temperature) < abs(keep_logit) < math.inf
     factors = _concrete_factors(temperature, draws.DRAW_BITS if whole else draws.TABLE_BITS)
     entries = np.empty(len(factors), dtype=np.float32)

@@ -61,7 +61,7 @@ class Report:
         record = {
             "title": self.title,
             "machine": {
-                "processor": _processor(),
+                "processor": processor(),
                 "threads": torch.get_num_threads(),
                 "python": platform.python_version(),
                 "torch": torch.__version__,
@@ -74,7 +74,8 @@ class Report:
         return all(row.reached is not False for row in self.rows)
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of this machine's processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()

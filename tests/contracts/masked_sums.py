@@ -59,7 +59,7 @@ def magnitudes(graph: Graph, x: Tensor, mask: Mask, gradient: Tensor) -> Sums:
     features and gradient give the absolute values of all terms.
     """
     graph = graph.double()
-    graph = replace(graph, value=graph.value.abs(), t_value=graph.t_value.abs())
+    graph = graph.with_values(graph.value.abs())
     return exact(graph, x.abs(), mask, gradient.abs())
 
 

@@ -66,7 +66,7 @@ def test_a_fork_before_use_works_and_after_use_says_what_to_do(when: str) -> Non
     assert finished.returncode == 0, finished.stderr
 
 
-@pytest.mark.parametrize("name", ["sum_rows", "sum_rows_and_slopes", "sum_rows_and_edge_slopes"])
+@pytest.mark.parametrize("name", ["sum_rows", "sum_rows_of_samples", "sum_rows_and_slopes"])
 def test_no_two_processes_write_their_kernels_to_one_file(name: str) -> None:
     """Numba counts upwards, so that two that compile at once would overwrite each other."""
     file = getattr(loops, name)._cache._cache_file

@@ -173,7 +173,7 @@ def test_both_passes_of_a_pair_have_the_same_sums() -> None:
 
 
 def test_what_the_sums_say_is_what_the_kernel_keeps() -> None:
-    graph = replace(dense_graph(), value=torch.ones(64), t_value=torch.ones(64))
+    graph = dense_graph().with_values(torch.ones(64))
     for antithetic in (False, True):
         mask = Mask(Kind.HARD, torch.tensor(0.4), stream_key(2), blocks=None, antithetic=antithetic)
         sums = draw_sums(graph, mask, 5)

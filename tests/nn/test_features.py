@@ -55,7 +55,7 @@ def test_features_can_come_in_any_layout(form: Callable[[Tensor], Tensor]) -> No
     x = matrix()
     sparse = SparseFeatures.from_tensor(form(x))
     assert sparse.shape == (7, 5)
-    assert sparse.matrix.num_edges == int(x.count_nonzero())
+    assert sparse.matrix.num_entries == int(x.count_nonzero())
     assert torch.equal(dense(sparse), x)
 
 
@@ -93,7 +93,7 @@ def test_dropout_draws_the_same_for_sparse_and_dense_input(
 ) -> None:
     x = matrix(columns=40)
     sparse = SparseFeatures.from_tensor(x)
-    mask = DropOut(FixedRate(keep=0.6)).mask(sparse.matrix, draw, 3)
+    mask = DropOut(FixedRate(keep=0.6)).mask(reading(7), draw, 3)
     wanted = drop_dense(x, mask, reading(7, nodes))
     assert 0.0 < float((wanted / x).nanmean()) < 1.0
     torch.testing.assert_close(dense(sparse.drop(mask, nodes)), wanted)
@@ -107,7 +107,7 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
     x, weight, gradient = matrix(), normal(2, 3, seed=4), normal(7, 3, seed=5)
     graph, rate, factor = reading(7), LearnedRate(0.6), torch.tensor(1.5, requires_grad=True)
     sparse = SparseFeatures.from_tensor(x)
-    mask = DropOut(rate).mask(sparse.matrix, Draw(1, 2, temperature=0.67), 0)
+    mask = DropOut(rate).mask(reading(7), Draw(1, 2, temperature=0.67), 0)
 
     def gradients(product: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(product, [rate.keep_logit, factor], gradient)

@@ -1,94 +1,123 @@
-"""Sorting and searching in compressed rows, with no loop over edges."""
+"""`CSR`: a sparse matrix by rows and, through the same entries, by columns."""
 
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Hashable
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Self, TypeVar
+
 import torch
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from torch import Tensor
 
-CHUNKS = 64
+from graphdrop.graph import sorting
+from graphdrop.graph.memo import Memo
 
-Indices = NDArray[np.signedinteger[Any]]
+T = TypeVar("T")
 
 
-def sorted_edges(
-    source: Indices, destination: Indices, num_nodes: int
-) -> tuple[Indices, Indices, Indices]:
-    """CSR pointers, sources, and the former number of each edge, by (destination, source).
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CSR:
+    """Compressed rows, and their transpose: a product reads the one, its gradient the other.
 
-    Two counting sorts, by source and then by destination: linear time, and both stable.
+    Nothing of it ever changes. What is derived from it is therefore worked out once and kept:
+    from the values with this matrix, from the structure (where the entries are) with all matrices
+    that `with_values` has made of one another. `dataclasses.replace` makes one that shares nothing.
     """
-    one_each = np.arange(len(source) + 1, dtype=source.dtype)
-    indptr, order, _ = by_column(one_each, source, num_nodes)
-    indptr, indices, position = by_column(indptr, destination[order], num_nodes)
-    return indptr, indices, order[position]
 
+    indptr: Tensor
+    """Where the entries of each row begin, `[num_rows + 1]`."""
+    indices: Tensor
+    """The column of each entry, `[E]`."""
+    value: Tensor
+    """The value of each entry, `[E]`."""
+    t_indptr: Tensor
+    """Where the entries of each column begin in transposed order, `[num_columns + 1]`."""
+    t_indices: Tensor
+    """The row of each entry in transposed order, `[E]`."""
+    t_edge: Tensor
+    """The number of each entry in transposed order, `[E]`."""
+    structure_of: InitVar[CSR | None] = None
+    """A matrix of the same structure, down to the last tensor."""
 
-def by_column(indptr: Indices, indices: Indices, columns: int) -> tuple[Indices, Indices, Indices]:
-    """Pointers, rows and entry numbers of a CSR matrix in column order: a stable counting sort."""
-    entry = np.arange(len(indices), dtype=indices.dtype)
-    matrix = csr_array((entry, indices, indptr), shape=(len(indptr) - 1, columns)).tocsc()
-    pointers, rows, entry = (
-        array.astype(indices.dtype, copy=False)  # scipy chooses its own integer type
-        for array in (matrix.indptr, matrix.indices, matrix.data)
-    )
-    return pointers, rows, entry
+    _of_values: Memo = field(init=False, default_factory=Memo)
+    _of_structure: Memo = field(init=False)
 
+    def __post_init__(self, structure_of: CSR | None) -> None:
+        shared = Memo() if structure_of is None else structure_of._of_structure
+        object.__setattr__(self, "_of_structure", shared)
 
-def transpose(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`by_column` for tensors on any device."""
-    arrays = by_column(indptr.cpu().numpy(), indices.cpu().numpy(), columns)
-    pointers, rows, entry = (torch.from_numpy(array).to(indices) for array in arrays)
-    return pointers, rows, entry
+    @staticmethod
+    @torch.inference_mode(False)
+    def from_rows(indptr: Tensor, indices: Tensor, value: Tensor, num_columns: int) -> CSR:
+        """A matrix from its compressed rows."""
+        t_indptr, t_indices, t_edge = sorting.transpose(indptr, indices, num_columns)
+        return CSR(
+            indptr=indptr,
+            indices=indices,
+            value=value,
+            t_indptr=t_indptr,
+            t_indices=t_indices,
+            t_edge=t_edge,
+        )
 
+    def with_values(self, value: Tensor) -> Self:
+        """The same entries with other values; shares what is derived from the structure."""
+        return replace(self, value=value, structure_of=self)
 
-def rows_of(indptr: Tensor) -> Tensor:
-    """The row of each entry, `[E]`."""
-    rows = torch.arange(len(indptr) - 1, dtype=indptr.dtype, device=indptr.device)
-    return rows.repeat_interleave(indptr.diff())
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make()` gave when it was first asked for under this key of this matrix."""
+        return self._of_values.get(key, make)
 
+    def derived_from_structure(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The same for what does not depend on values: `with_values` hands it on."""
+        return self._of_structure.get(key, make)
 
-def parallel_rank(indptr: Tensor, indices: Tensor) -> Tensor | None:
-    """How many edges with the same ends come before each, `[E]` int32; None if none ever does."""
-    repeated = torch.zeros(len(indices), dtype=torch.bool, device=indices.device)
-    repeated[1:] = indices[1:] == indices[:-1]
-    repeated[indptr[:-1][indptr.diff() > 0]] = False  # the first edge of a row repeats none
-    if not bool(repeated.any()):
-        return None
-    number = torch.arange(len(indices), dtype=indices.dtype, device=indices.device)
-    first = number.masked_fill(repeated, 0).cummax(0).values
-    return (number - first).to(torch.int32)
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self.indptr.shape[0] - 1
 
+    @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return self.t_indptr.shape[0] - 1
 
-def balanced_chunks(indptr: Tensor) -> Tensor:
-    """Boundaries `[65]` int64 of 64 runs of rows with nearly equal counts of edges plus rows."""
-    rows = len(indptr) - 1
-    work = indptr.long() + torch.arange(rows + 1, device=indptr.device)
-    share = torch.arange(CHUNKS + 1, device=indptr.device) * work[-1] // CHUNKS
-    return torch.searchsorted(work, share)
+    @property
+    def num_entries(self) -> int:
+        """Number of stored entries."""
+        return self.indices.shape[0]
 
+    @property
+    def entry_row(self) -> Tensor:
+        """The row of each entry, `[E]`."""
+        return self.derived_from_structure("entry_row", lambda: sorting.rows_of(self.indptr))
 
-def reverse_edges(
-    destination: Tensor, source: Tensor, rank: Tensor | None, t_edge: Tensor
-) -> Tensor:
-    """The number of the edge with swapped ends and the same rank, or -1, `[E]`.
+    @property
+    def row_length(self) -> Tensor:
+        """Number of entries of each row, `[num_rows]`."""
+        return self.derived_from_structure("row_length", self.indptr.diff)
 
-    Ends are node ids below 2^32. In CSR order the keys are sorted or nearly so, which makes the
-    stable sort linear; in transposed order the swapped keys are, which keeps the search in cache.
-    """
-    high, low = (ids.cpu().numpy().astype(np.uint64) for ids in (destination, source))
-    key, swapped = high << np.uint64(32) | low, low << np.uint64(32) | high
-    del high, low
-    query = t_edge.cpu().numpy()
-    order = np.argsort(key, kind="stable")
-    key, swapped = key[order], swapped[query]
-    position = np.searchsorted(key, swapped)
-    if rank is not None:  # parallel edges stand side by side, in the order of their ranks
-        position += rank.cpu().numpy()[query]
-    found = position < len(key)
-    found[found] = key[position[found]] == swapped[found]
-    reverse = np.full(len(key), -1)
-    reverse[query[found]] = order[position[found]]
-    return torch.from_numpy(reverse).to(t_edge)
+    @property
+    def column_length(self) -> Tensor:
+        """Number of entries of each column, `[num_columns]`."""
+        return self.derived_from_structure("column_length", self.t_indptr.diff)
+
+    @property
+    def t_value(self) -> Tensor:
+        """`value` in transposed order, so that a backward pass reads it in sequence, `[E]`."""
+        return self.derived("t_value", lambda: self.value.index_select(0, self.t_edge))
+
+    @property
+    def chunks(self) -> Tensor:
+        """Boundaries of 64 runs of rows of nearly equal work (entries and rows), `[65]` int64."""
+        return self.derived_from_structure("chunks", lambda: sorting.balanced_chunks(self.indptr))
+
+    @property
+    def t_chunks(self) -> Tensor:
+        """`chunks` of the transpose: runs of columns."""
+        return self.derived_from_structure(
+            "t_chunks", lambda: sorting.balanced_chunks(self.t_indptr)
+        )
+
+    def __repr__(self) -> str:
+        return f"CSR({self.num_rows} x {self.num_columns}, {self.num_entries} entries)"

@@ -6,16 +6,15 @@ square, and `Graph.rows` gives the rectangular part of it that computes just som
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.graph import convert, csr
+from graphdrop.graph import convert, sorting
+from graphdrop.graph.csr import CSR
 from graphdrop.graph.normalization import Normalization, normalized_weights
 from graphdrop.graph.validate import check_edge_index, check_edge_weight, check_rows
 
@@ -27,43 +26,31 @@ if TYPE_CHECKING:
 INT32_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Graph:
-    """Edges in CSR order over destinations, their transpose, and their normalized weights.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Graph(CSR):
+    """The normalized matrix of a graph, the ids of its nodes, and the weights it was made from.
 
     The number of an edge is its position in CSR order, sorted by (destination, source); parallel
-    edges keep the order they were given in. Indices are int32 where they fit, else int64.
+    edges keep the order they were given in. Indices are int32 where they fit, else int64. `value`
+    has the normalized weights, float32.
     """
 
-    indptr: Tensor
-    """Where each destination's edges begin, `[num_dst + 1]`."""
-    indices: Tensor
-    """The source of each edge, `[E]`."""
     weight: Tensor
     """The weights as given, 1 where there were none, self-loops included, `[E]` float32."""
-    value: Tensor
-    """The normalized weights, `[E]` float32."""
     normalization: Normalization
-    t_indptr: Tensor
-    """Where each source's edges begin in transposed order, `[num_src + 1]`."""
-    t_indices: Tensor
-    """The destination of each edge in transposed order, `[E]`."""
-    t_edge: Tensor
-    """The number of each edge in transposed order, `[E]`."""
-    t_value: Tensor
-    """`value` in transposed order, so that a backward pass reads it in sequence, `[E]`."""
     rank: Tensor | None = None
     """The rank of each edge among its parallels, `[E]` int32; None where there are no parallels."""
     dst_ids: Tensor | None = None
     """The node id of each row; None where they are the same."""
     src_ids: Tensor | None = None
     """The node id of each column; None where they are the same."""
-    parent: Graph | None = field(default=None, kw_only=True)
+    parent: Graph | None = None
     """The whole graph that this is a part of."""
-    parent_edge: Tensor | None = field(default=None, kw_only=True)
+    parent_edge: Tensor | None = None
     """The number of each edge in the whole graph."""
 
     @classmethod
+    @torch.inference_mode(False)
     def from_edge_index(
         cls,
         edge_index: Tensor,
@@ -95,12 +82,12 @@ class Graph:
             if weight is not None:
                 weight = np.append(weight, np.ones(len(loops), dtype=np.float32))
 
-        sorted_edges = csr.sorted_edges(source, destination, num_nodes)
+        sorted_edges = sorting.sorted_edges(source, destination, num_nodes)
         del source, destination
         indptr, indices, order = (torch.from_numpy(array) for array in sorted_edges)
         given = torch.ones(len(indices)) if weight is None else torch.from_numpy(weight)[order]
         value = normalized_weights(kind, indptr, indices, given)
-        t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, num_nodes)
+        t_indptr, t_indices, t_edge = sorting.transpose(indptr, indices, num_nodes)
         graph = cls(
             indptr=indptr,
             indices=indices,
@@ -110,8 +97,7 @@ class Graph:
             t_indptr=t_indptr,
             t_indices=t_indices,
             t_edge=t_edge,
-            t_value=value.index_select(0, t_edge),
-            rank=csr.parallel_rank(indptr, indices),
+            rank=sorting.parallel_rank(indptr, indices),
         )
         return graph.to(edge_index.device)
 
@@ -163,84 +149,97 @@ class Graph:
     @property
     def num_dst(self) -> int:
         """Number of rows."""
-        return self.indptr.shape[0] - 1
+        return self.num_rows
 
     @property
     def num_src(self) -> int:
         """Number of columns."""
-        return self.t_indptr.shape[0] - 1
+        return self.num_columns
 
     @property
     def num_edges(self) -> int:
         """Number of edges, self-loops included."""
-        return self.indices.shape[0]
+        return self.num_entries
 
-    @cached_property
+    @property
     def edge_dst(self) -> Tensor:
         """The destination row of each edge, `[E]`."""
-        return csr.rows_of(self.indptr)
+        return self.entry_row
 
-    @cached_property
-    def draw_dst(self) -> Tensor:
-        """The node id of each edge's destination: a draw is keyed by it, `[E]`."""
-        return self.edge_dst if self.dst_ids is None else self.dst_ids[self.edge_dst]
-
-    @cached_property
-    def draw_src(self) -> Tensor:
-        """The node id of each edge's source: a draw is keyed by it, `[E]`."""
-        return self.indices if self.src_ids is None else self.src_ids[self.indices]
-
-    @cached_property
-    def t_draw_dst(self) -> Tensor:
-        """`draw_dst` in transposed order, `[E]`."""
-        return self.t_indices if self.dst_ids is None else self.dst_ids[self.t_indices]
-
-    @cached_property
-    def t_rank(self) -> Tensor | None:
-        """`rank` in transposed order."""
-        return None if self.rank is None else self.rank[self.t_edge]
-
-    @cached_property
-    def self_loop(self) -> Tensor:
-        """Marks the edges from a node to itself, `[E]` bool."""
-        return self.draw_dst == self.draw_src
-
-    @cached_property
+    @property
     def degree(self) -> Tensor:
         """Number of edges into each row, `[num_dst]`."""
-        return self.indptr.diff()
+        return self.row_length
 
-    @cached_property
+    @property
     def out_degree(self) -> Tensor:
         """Number of edges out of each column, `[num_src]`."""
-        return self.t_indptr.diff()
+        return self.column_length
 
-    @cached_property
-    def chunks(self) -> Tensor:
-        """Boundaries of 64 runs of rows of nearly equal work (edges and rows), `[65]` int64."""
-        return csr.balanced_chunks(self.indptr)
+    @property
+    def draw_dst(self) -> Tensor:
+        """The node id of each edge's destination: a draw is keyed by it, `[E]`."""
+        return self._ids("draw_dst", self.dst_ids, self.edge_dst)
 
-    @cached_property
-    def t_chunks(self) -> Tensor:
-        """`chunks` of the transpose: runs of columns."""
-        return csr.balanced_chunks(self.t_indptr)
+    @property
+    def draw_src(self) -> Tensor:
+        """The node id of each edge's source: a draw is keyed by it, `[E]`."""
+        return self._ids("draw_src", self.src_ids, self.indices)
 
-    @cached_property
+    @property
+    def t_draw_dst(self) -> Tensor:
+        """`draw_dst` in transposed order, `[E]`."""
+        return self._ids("t_draw_dst", self.dst_ids, self.t_indices)
+
+    def _ids(self, name: str, ids: Tensor | None, position: Tensor) -> Tensor:
+        if ids is None:
+            return position
+        return self.derived_from_structure(name, lambda: ids[position])
+
+    @property
+    def t_rank(self) -> Tensor | None:
+        """`rank` in transposed order."""
+        rank = self.rank
+        if rank is None:
+            return None
+        return self.derived_from_structure("t_rank", lambda: rank[self.t_edge])
+
+    @property
+    def self_loop(self) -> Tensor:
+        """Marks the edges from a node to itself, `[E]` bool."""
+        return self.derived_from_structure("self_loop", lambda: self.draw_dst == self.draw_src)
+
+    @property
     def reverse(self) -> Tensor:
         """The number of the edge (u, v) of the same rank for each edge (v, u), or -1, `[E]`."""
-        return csr.reverse_edges(self.draw_dst, self.draw_src, self.rank, self.t_edge)
+        return self.derived_from_structure(
+            "reverse",
+            lambda: sorting.reverse_edges(self.draw_dst, self.draw_src, self.rank, self.t_edge),
+        )
 
-    @cached_property
+    @property
     def source_loops(self) -> Graph:
         """The sources alone, each with a loop under its id: for what acts on nodes one by one."""
+        return self.derived_from_structure("source_loops", self._source_loops)
+
+    def _source_loops(self) -> Graph:
         index = torch.arange(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
         one = torch.ones(self.num_src, device=index.device)
         ids = None if self.src_ids is None else self.src_ids.to(index)
         return Graph(
-            index, index[:-1], one, one, Normalization.NONE, index, index[:-1], index[:-1], one,
-            dst_ids=ids, src_ids=ids,
-        )  # fmt: skip
+            indptr=index,
+            indices=index[:-1],
+            value=one,
+            t_indptr=index,
+            t_indices=index[:-1],
+            t_edge=index[:-1],
+            weight=one,
+            normalization=Normalization.NONE,
+            dst_ids=ids,
+            src_ids=ids,
+        )
 
+    @torch.inference_mode(False)
     def rows(self, rows: Tensor) -> Graph:
         """The part that computes `rows`, given as row numbers or as a bool mask `[num_dst]`.
 
@@ -260,7 +259,7 @@ class Graph:
         columns = column_of.nonzero().flatten()
         column_of[columns] = torch.arange(len(columns), dtype=sources.dtype, device=sources.device)
         indices = column_of.index_select(0, sources)
-        t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, len(columns))
+        t_indptr, t_indices, t_edge = sorting.transpose(indptr, indices, len(columns))
 
         value = self.value.index_select(0, edge)
         rank = None if self.rank is None else self.rank.index_select(0, edge)
@@ -273,7 +272,6 @@ class Graph:
             t_indptr=t_indptr,
             t_indices=t_indices,
             t_edge=t_edge,
-            t_value=value.index_select(0, t_edge),
             rank=rank if rank is not None and bool(rank.any()) else None,
             dst_ids=rows.to(sources) if self.dst_ids is None else self.dst_ids[rows],
             src_ids=columns.to(sources) if self.src_ids is None else self.src_ids[columns],
@@ -298,35 +296,41 @@ class Graph:
             parts.append(self.rows(columns))
         return parts[::-1]
 
+    @torch.inference_mode(False)
     def normalized(self, normalization: Normalization | str) -> Graph:
         """The same edges under another normalization; self-loops are neither added nor removed."""
         kind = Normalization.of(normalization)
         if kind is self.normalization:
             return self
-        if self.parent is None:
+        parent = None if self.parent is None else self.parent.normalized(kind)
+        if parent is None:
             value = normalized_weights(kind, self.indptr, self.indices, self.weight)
-            return self._with(value=value, t_value=value[self.t_edge], normalization=kind)
-        parent = self.parent.normalized(kind)
-        value = parent.value[self.parent_edge]
-        return self._with(
-            value=value, t_value=value[self.t_edge], normalization=kind, parent=parent
-        )
+        else:
+            value = parent.value[self.parent_edge]
+        return replace(self, value=value, normalization=kind, parent=parent, structure_of=self)
 
+    def unweighted(self) -> Graph:
+        """The same edges, each of weight 1 and not normalized."""
+
+        def make() -> Graph:
+            one = torch.ones_like(self.value)
+            kind = Normalization.NONE
+            return replace(self, value=one, weight=one, normalization=kind, structure_of=self)
+
+        return self.derived("unweighted", make)
+
+    @torch.inference_mode(False)
     def double(self) -> Graph:
         """The same graph with weights in float64, for reference computations."""
-        return self._with(
+        return replace(
+            self,
             weight=self.weight.double(),
             value=self.value.double(),
-            t_value=self.t_value.double(),
             parent=None if self.parent is None else self.parent.double(),
+            structure_of=self,
         )
 
-    def _with(self, **weights: object) -> Graph:
-        """A copy with other weights that keeps what has been derived: the structure is the same."""
-        other = copy.copy(self)
-        vars(other).update(weights)
-        return other
-
+    @torch.inference_mode(False)
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device; itself if it is there already."""
         if self.indptr.device == torch.device(device):

@@ -5,7 +5,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from graphdrop.graph.csr import rows_of
+from graphdrop.graph.sorting import rows_of
 
 
 class Normalization(StrEnum):

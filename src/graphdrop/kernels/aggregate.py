@@ -6,13 +6,12 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from typing import Never
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
-from graphdrop.graph import Graph, Normalization
+from graphdrop.graph import CSR, Graph, Normalization
 from graphdrop.kernels import cpu, reference
 
 
@@ -30,14 +29,15 @@ class Backend(StrEnum):
 
 
 def aggregate(
-    graph: Graph, x: Tensor, mask: Mask | None = None, *, backend: Backend | str = Backend.AUTO
+    graph: CSR, x: Tensor, mask: Mask | None = None, *, backend: Backend | str = Backend.AUTO
 ) -> Tensor:
     r"""Sum the features of each node's in-neighbours under a random mask.
 
     .. math:: y_v = \sum_{u \to v} \hat A_{vu} \, z_{vu} \odot x_u
 
     Args:
-        graph: the edges and their normalized weights, ``num_dst`` rows by ``num_src`` columns.
+        graph: the edges and their normalized weights, ``num_dst`` rows by ``num_src`` columns;
+            without a mask any sparse matrix.
         x: features of the sources, ``[num_src, features]``.
         mask: which connections to keep; ``None`` keeps all.
         backend: ``auto``, ``fused`` or ``reference``.
@@ -49,24 +49,25 @@ def aggregate(
     if mask is None:
         mask = _keep_all(x.device)
     _check(graph, x, mask)
-    if mask.before_normalization and mask.kind is not Kind.NONE:
+    if isinstance(graph, Graph) and mask.before_normalization and mask.kind is not Kind.NONE:
         return _masked_before(graph, x, mask, backend)
     return _sum(graph, x, mask, backend)
 
 
 @cache
+@torch.inference_mode(False)
 def _keep_all(device: torch.device) -> Mask:
     key = torch.zeros(2, dtype=torch.int64)
     return Mask(Kind.NONE, torch.zeros((), device=device), key)
 
 
-def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
+def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     backend = backend if isinstance(backend, Backend) else Backend(backend)
     fits = is_fused(graph, x, mask)
     if backend is Backend.FUSED and not fits:
         raise ValueError(
             "backend='fused' takes float32 features and weights on the CPU and concrete masks at "
-            f"a temperature of 0.12 or more; got x {x.dtype} on {x.device}, weights "
+            f"a temperature of 0.14 or more; got x {x.dtype} on {x.device}, weights "
             f"{graph.value.dtype}, temperature {mask.temperature:g}: use backend='auto'"
         )
     if backend is Backend.REFERENCE or not fits:
@@ -74,7 +75,7 @@ def _sum(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     return cpu.aggregate(graph, x, mask)
 
 
-def is_fused(graph: Graph, x: Tensor, mask: Mask) -> bool:
+def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:
     """Whether the fused kernel takes these."""
     return (
         x.dtype == torch.float32
@@ -86,10 +87,11 @@ def is_fused(graph: Graph, x: Tensor, mask: Mask) -> bool:
     )
 
 
-def _check(graph: Graph, x: Tensor, mask: Mask) -> None:
-    if x.dim() != 2 or x.shape[0] != graph.num_src:
+def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
+    if x.dim() != 2 or x.shape[0] != graph.num_columns:
         raise ValueError(
-            f"x must have shape [{graph.num_src}, features], a row for each source of the graph; "
+            f"x must have shape [{graph.num_columns}, features], a row for each source of the "
+            "graph; "
             f"got {tuple(x.shape)}"
         )
     if not x.is_floating_point():
@@ -99,10 +101,15 @@ def _check(graph: Graph, x: Tensor, mask: Mask) -> None:
             f"x is on {x.device} and the graph on {graph.value.device}: move one with .to(...)"
         )
     if mask.kind is not Kind.NONE:
+        if not isinstance(graph, Graph):
+            raise TypeError(
+                f"graph must be a Graph where there is a mask; got {graph!r}, which has no node "
+                "ids to draw by: build it with Graph.from_scipy or leave out the mask"
+            )
         mask.draws_per_edge(x.shape[1])
-    if mask.keep_logit.dim() == 1 and mask.keep_logit.shape[0] != graph.num_edges:
+    if mask.keep_logit.dim() == 1 and mask.keep_logit.shape[0] != graph.num_entries:
         raise ValueError(
-            f"keep_logit must be a scalar or have one entry for each of the {graph.num_edges} "
+            f"keep_logit must be a scalar or have one entry for each of the {graph.num_entries} "
             f"edges, self-loops included; got {mask.keep_logit.shape[0]} entries"
         )
 
@@ -163,26 +170,23 @@ def _power(total: Tensor, exponent: float) -> Tensor:
     return torch.where(empty, 0.0, torch.where(empty, 1.0, total) ** exponent)
 
 
-_variants: WeakKeyDictionary[Graph, dict[str, Graph]] = WeakKeyDictionary()
-
-
 def _variant(graph: Graph, name: str) -> Graph:
     """The same edges with raw weights: all of them, those ``between`` nodes, or the ``loops``."""
-    known = _variants.setdefault(graph, {})
-    if name not in known:
+
+    def make() -> Graph:
         value = graph.weight
         if name != "all":
             value = torch.where(graph.self_loop == (name == "loops"), value, 0.0)
-        known[name] = replace(graph, value=value, t_value=value[graph.t_edge])
-    return known[name]
+        return graph.with_values(value)
+
+    return graph.derived(("raw weights", name), make)
 
 
 def _source_rows(graph: Graph, name: str) -> Graph:
     """The part whose rows are the columns of ``graph``, each with all of its edges."""
-    known = _variants.setdefault(graph, {})
-    if graph.parent is None or graph.src_ids is None:
+    parent, columns = graph.parent, graph.src_ids
+    if parent is None or columns is None:
         return _variant(graph, name)
-    if f"{name} of sources" not in known:
-        whole = _variant(graph.parent, name)
-        known[f"{name} of sources"] = whole.rows(graph.src_ids.long())
-    return known[f"{name} of sources"]
+    return graph.derived(
+        ("raw weights of sources", name), lambda: _variant(parent, name).rows(columns.long())
+    )

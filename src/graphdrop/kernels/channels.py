@@ -96,23 +96,30 @@ class HardPerEdge(NamedTuple):
 
 
 class Concrete(NamedTuple):
-    """Multiply by the table's entry for the top bits of a draw.
+    """Multiply by the table's entry for a draw without its ``shift`` lowest bits.
 
     Where the slope is wanted too, the table holds ``z`` up to one half and ``z - 1`` above: a
     float32 near 1 has forgotten ``1 - z``, of which the slope is made.
     """
 
     table: Any
+    shift: Any
 
 
 class ConcretePerSample(NamedTuple):
     """The same with a table for every sample, one after the other."""
 
     table: Any
+    shift: Any
 
 
 class ConcretePerEdge(NamedTuple):
-    """Multiply by ``1 / (1 + odds[edge] * table[draw])``."""
+    """Multiply by ``1 / (1 + odds[edge] * table[draw])``.
+
+    The table has an entry for the top bits of a draw and, after these, one for every draw: an edge
+    whose ``whole`` is 1 reads the latter.
+    """
 
     table: Any
     odds: Any
+    whole: Any

@@ -9,29 +9,38 @@ never a new compilation. Its backward pass runs over the transpose and draws the
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask
-from graphdrop.graph import Graph
+from graphdrop.draws import Kind, Mask, reads_all_bits
+from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Options, Pass, array, options_of
+
+COLDEST, COLDEST_PER_EDGE, COLDEST_PER_EDGE_OF_TOP_BITS = 0.02, 0.14, 0.12
+"""Temperatures of concrete masks that the loops take; see ``supports``."""
 
 
 def supports(mask: Mask) -> bool:
     """Whether the factors of a concrete mask are finite in the types that the loops keep them in.
 
-    At lower temperatures a factor of float32 (one logit per edge) or float64 overflows.
+    At lower temperatures a factor of float32 (one logit per edge) or float64 overflows: sooner
+    where all bits of a draw are read, of which the extreme ones have the larger factors.
     """
-    coldest = 0.12 if mask.keep_logit.dim() == 1 else 0.02
-    return mask.kind is not Kind.CONCRETE or mask.temperature >= coldest
+    if mask.kind is not Kind.CONCRETE:
+        return True
+    if mask.keep_logit.dim() == 0:
+        return mask.temperature >= COLDEST
+    if mask.temperature >= COLDEST_PER_EDGE:
+        return True
+    whole = reads_all_bits(mask.keep_logit, mask.temperature)
+    return mask.temperature >= COLDEST_PER_EDGE_OF_TOP_BITS and not bool(whole.any())
 
 
-def aggregate(graph: Graph, x: Tensor, mask: Mask) -> Tensor:
+def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
     """The masked neighbourhood sum of float32 features on the CPU."""
     options = options_of(mask, x.shape[1])
     logit = mask.keep_logit
@@ -66,34 +75,22 @@ def is_plain(x: Tensor) -> bool:
     )
 
 
-_structures: WeakKeyDictionary[Graph, list[Tensor]] = WeakKeyDictionary()
-
-
-def _structure(graph: Graph) -> list[Tensor]:
+def _structure(graph: CSR) -> list[Tensor]:
     """A graph as a list of tensors: what the forward loop reads, then what the backward reads."""
-    known = _structures.get(graph)
-    if known is None:
-        empty = torch.empty(0, dtype=torch.int32)
-        rank, t_rank = graph.rank, graph.t_rank
-        known = [
-            graph.chunks,
-            graph.indptr,
-            graph.indices,
-            graph.value,
-            empty if graph.dst_ids is None else graph.dst_ids,
-            graph.draw_src,
-            empty if rank is None else rank,
-            graph.t_chunks,
-            graph.t_indptr,
-            graph.t_indices,
-            graph.t_value,
-            empty if graph.src_ids is None else graph.src_ids,
-            graph.t_draw_dst,
-            empty if t_rank is None else t_rank,
-            graph.t_edge,
-        ]
-        _structures[graph] = known
-    return known
+    return graph.derived("fused structure", lambda: _tensors(graph))
+
+
+def _tensors(matrix: CSR) -> list[Tensor]:
+    rows = [matrix.chunks, matrix.indptr, matrix.indices, matrix.value]
+    columns = [matrix.t_chunks, matrix.t_indptr, matrix.t_indices, matrix.t_value]
+    none = torch.empty(0, dtype=torch.int32)
+    if isinstance(matrix, Graph):
+        ids = (matrix.dst_ids, matrix.draw_src, matrix.rank)
+        t_ids = (matrix.src_ids, matrix.t_draw_dst, matrix.t_rank)
+    else:  # nothing is drawn
+        ids, t_ids = (None, matrix.indices, None), (None, matrix.t_indices, None)
+    named, t_named = ([none if one is None else one for one in part] for part in (ids, t_ids))
+    return [*rows, *named, *columns, *t_named, matrix.t_edge]
 
 
 class _WithPasses(list[Tensor]):
@@ -104,15 +101,9 @@ class _WithPasses(list[Tensor]):
         self.known: dict[tuple[Any, ...], Pass] = {}
 
 
-_with_passes: WeakKeyDictionary[Graph, _WithPasses] = WeakKeyDictionary()
-
-
-def plain_structure(graph: Graph) -> _WithPasses:
+def plain_structure(graph: CSR) -> _WithPasses:
     """A graph as a list of tensors, with the passes that have been made over it."""
-    known = _with_passes.get(graph)
-    if known is None:
-        known = _with_passes[graph] = _WithPasses(_structure(graph))
-    return known
+    return graph.derived("fused passes", lambda: _WithPasses(_structure(graph)))
 
 
 def pass_over(
@@ -176,9 +167,8 @@ def _backward(
         pass_.run(loops.sum_rows, key.tolist(), rule, gradient, out)
         return out, torch.zeros_like(keep_logit)
     slopes = np.zeros(edge.shape[0] if per_edge else out.shape[0])
-    loop = loops.sum_rows_and_edge_slopes if per_edge else loops.sum_rows_and_slopes
     rule = pass_.rule(logit, temperature, signed=True)
-    pass_.run(loop, key.tolist(), rule, gradient, out, array(x), slopes)
+    pass_.run(loops.sum_rows_and_slopes, key.tolist(), rule, gradient, out, array(x), slopes)
     slopes /= temperature
     if not per_edge:
         return out, torch.tensor(slopes.sum(), dtype=keep_logit.dtype)

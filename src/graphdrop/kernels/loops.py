@@ -23,9 +23,9 @@ import platformdirs
 from numba import njit, prange
 
 from graphdrop import draws
-from graphdrop.kernels import channels, multipliers, tiles
+from graphdrop.kernels import channels, lanes, multipliers, tiles
 from graphdrop.kernels.channels import Constant
-from graphdrop.kernels.multipliers import accumulate, accumulate_slope
+from graphdrop.kernels.multipliers import accumulate, accumulate_slope, is_per_edge
 from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
 from graphdrop.util.private import private_folder
 
@@ -48,13 +48,9 @@ def cache_directory() -> Path:
 
     It lies in a folder that only this user can enter, since whatever is in it is run.
     """
-    sources = (
-        b"".join(
-            Path(str(module.__file__)).read_bytes()
-            for module in (draws, channels, multipliers, tiles)
-        )
-        + Path(__file__).read_bytes()
-    )
+    modules = (draws.generator, draws.rule, channels, lanes, multipliers, tiles)
+    files = [*(str(module.__file__) for module in modules), __file__]
+    sources = b"".join(Path(file).read_bytes() for file in files)
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
     folder = private_folder(Path(root) / "kernels", "graphdrop-kernels")
     return folder / hashlib.sha256(sources).hexdigest()[:16]
@@ -102,6 +98,32 @@ def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
+def _visit(
+    vectors: Any,
+    edge: Any,
+    row_id: Any,
+    indices: Any,
+    column_ids: Any,
+    ranks: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    source: Any,
+    stride: Any,
+    first: Any,
+) -> Any:
+    """An edge's bits, where its row of ``x`` begins, and whether it is a loop that is kept."""
+    if flags & FAR:
+        ahead = np.intp(indices[min(edge + AHEAD, np.intp(indices.size - 1))])
+        prefetch(source, ahead * stride + first, vectors)
+    column_id = np.int64(column_ids[edge])
+    rank = np.int64(ranks[edge]) if ranks.size > 0 else np.int64(0)
+    bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
+    offset = np.intp(indices[edge]) * stride + first
+    return bits, offset, (flags & KEEP_LOOPS) != 0 and row_id == column_id
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
 def _row_sum(
     vectors: Any,
     channel: Any,
@@ -128,26 +150,20 @@ def _row_sum(
     A rule that has several entries is read at the sample's number, or at the edge's if that is
     negative.
     """
-    last = np.intp(indices.size - 1)
-    ranked = ranks.size > 0
     total = zeros(vectors)
     while begin < end:
         stop = min(begin + RUN, end)
         part = zeros(vectors)
         for edge in range(begin, stop):
-            if flags & FAR:
-                ahead = np.intp(indices[min(edge + AHEAD, last)])
-                prefetch(source, ahead * stride + first, vectors)
-            column_id = np.int64(column_ids[edge])
-            rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-            bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
-            offset = np.intp(indices[edge]) * stride + first
+            bits, offset, whole = _visit(
+                vectors, edge, row_id, indices, column_ids, ranks, key0, key1, flags,
+                source, stride, first,
+            )  # fmt: skip
             entry = edge if sample < 0 else sample
             value = values[edge]
-            if (flags & KEEP_LOOPS) and row_id == column_id:
-                whole = Constant(_ONE)
+            if whole:
                 part = accumulate(
-                    part, source, offset, tail, value, bits, entry, start, channel, whole
+                    part, source, offset, tail, value, bits, entry, start, channel, Constant(_ONE)
                 )
             else:
                 part = accumulate(
@@ -266,17 +282,17 @@ def sum_rows_and_slopes(
 ) -> None:
     """As ``sum_rows``; ``slopes[row]`` gains ``own[row] . sum of value * z (1 - z) * x[column]``.
 
-    On the transpose, with the output's gradient as ``x`` and the input as ``own``, the sum of
-    ``slopes`` over the temperature is the gradient of one keep logit for all edges.
+    With one keep logit for every edge ``slopes[edge]`` gains its own term of that. On the
+    transpose, with the output's gradient as ``x`` and the input as ``own``, the slopes over the
+    temperature are the gradients of the logits, or sum up to that of the one logit.
     """
     source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
     x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
-    last = np.intp(indices.size - 1)
-    ranked = ranks.size > 0
     named = row_ids.size > 0
     for chunk in prange(chunks.size - 1):
         for row in range(chunks[chunk], chunks[chunk + 1]):
             row_id = np.int64(row_ids[row]) if named else np.int64(row)
+            here = row * out_stride + start
             total = zeros(vectors)
             begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
             while begin < end:
@@ -284,118 +300,27 @@ def sum_rows_and_slopes(
                 part = zeros(vectors)
                 slope = zeros(vectors)
                 for edge in range(begin, stop):
-                    if flags & FAR:
-                        ahead = np.intp(indices[min(edge + AHEAD, last)])
-                        prefetch(source, ahead * x_stride + start, vectors)
-                    column_id = np.int64(column_ids[edge])
-                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
-                    offset = np.intp(indices[edge]) * x_stride + start
-                    if (flags & KEEP_LOOPS) and row_id == column_id:
+                    bits, offset, whole = _visit(
+                        vectors, edge, row_id, indices, column_ids, ranks, key0, key1, flags,
+                        source, x_stride, start,
+                    )  # fmt: skip
+                    value = values[edge]
+                    if whole:
                         part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
+                            part, source, offset, tail, value, bits, edge, start, channel,
                             Constant(_ONE),
-                        )
+                        )  # fmt: skip
                     else:
+                        if is_per_edge(rule):
+                            slope = zeros(vectors)
                         part, slope = accumulate_slope(
-                            part,
-                            slope,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
+                            part, slope, source, offset, tail, value, bits, edge, start, channel,
                             rule,
-                        )
+                        )  # fmt: skip
+                        if is_per_edge(rule):
+                            slopes[edge] += np.float64(dot(slope, mine, here, tail))
                 total = add(total, part)
-                slopes[row] += np.float64(dot(slope, mine, row * out_stride + start, tail))
+                if not is_per_edge(rule):
+                    slopes[row] += np.float64(dot(slope, mine, here, tail))
                 begin = stop
-            store(target, row * out_stride + start, total, tail)
-
-
-@compiled
-def sum_rows_and_edge_slopes(
-    vectors: Any,
-    channel: Any,
-    rule: Any,
-    chunks: Any,
-    indptr: Any,
-    indices: Any,
-    values: Any,
-    row_ids: Any,
-    column_ids: Any,
-    ranks: Any,
-    key0: Any,
-    key1: Any,
-    flags: Any,
-    x: Any,
-    out: Any,
-    start: Any,
-    tail: Any,
-    own: Any,
-    slopes: Any,
-) -> None:
-    """As ``sum_rows_and_slopes`` with one keep logit, hence one slope, for every edge."""
-    source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
-    x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
-    last = np.intp(indices.size - 1)
-    ranked = ranks.size > 0
-    named = row_ids.size > 0
-    for chunk in prange(chunks.size - 1):
-        for row in range(chunks[chunk], chunks[chunk + 1]):
-            row_id = np.int64(row_ids[row]) if named else np.int64(row)
-            total = zeros(vectors)
-            begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
-            while begin < end:
-                stop = min(begin + RUN, end)
-                part = zeros(vectors)
-                for edge in range(begin, stop):
-                    if flags & FAR:
-                        ahead = np.intp(indices[min(edge + AHEAD, last)])
-                        prefetch(source, ahead * x_stride + start, vectors)
-                    column_id = np.int64(column_ids[edge])
-                    rank = np.int64(ranks[edge]) if ranked else np.int64(0)
-                    bits = edge_bits(row_id, column_id, rank, key0, key1, flags)
-                    offset = np.intp(indices[edge]) * x_stride + start
-                    if (flags & KEEP_LOOPS) and row_id == column_id:
-                        part = accumulate(
-                            part,
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
-                            Constant(_ONE),
-                        )
-                    else:
-                        part, slope = accumulate_slope(
-                            part,
-                            zeros(vectors),
-                            source,
-                            offset,
-                            tail,
-                            values[edge],
-                            bits,
-                            edge,
-                            start,
-                            channel,
-                            rule,
-                        )
-                        slopes[edge] += np.float64(dot(slope, mine, row * out_stride + start, tail))
-                total = add(total, part)
-                begin = stop
-            store(target, row * out_stride + start, total, tail)
+            store(target, here, total, tail)

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphdrop.draws import DRAW_BITS, LANE_MULTIPLIERS, TABLE_BITS
+from graphdrop.draws import DRAW_BITS, TABLE_BITS
 from graphdrop.kernels.channels import (
     EVEN_BLOCKS,
     MAX_BLOCKS,
@@ -32,8 +32,10 @@ from graphdrop.kernels.channels import (
     Lanes,
     Shared,
 )
+from graphdrop.kernels.lanes import counters, halves, lane_words
 from graphdrop.kernels.tiles import (
     F32,
+    I1,
     I16,
     I32,
     I64,
@@ -48,40 +50,6 @@ from graphdrop.kernels.tiles import (
     take,
     vector,
 )
-
-
-def _lane_words(
-    builder: ir.IRBuilder, bits: ir.Value, counters: ir.Value, skipped: ir.Value | None = None
-) -> ir.Value:
-    """The 32-bit lanes of an edge's stream (``draws.lane``), one per counter."""
-    width = counters.type.count
-    low = builder.trunc(bits, I32)
-    high = builder.trunc(builder.lshr(bits, I64(32)), I32)
-    if skipped is not None:
-        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), high))
-
-    def fold(word: ir.Value, shift: int) -> ir.Value:
-        return builder.xor(word, builder.lshr(word, constants(I32, [shift] * width)))
-
-    first, second = (constants(I32, [factor] * width) for factor in LANE_MULTIPLIERS)
-    strides = builder.mul(splat(builder, high, width), counters)
-    word = builder.add(splat(builder, low, width), strides)
-    word = builder.mul(fold(word, 16), first)
-    word = builder.mul(fold(word, 15), second)
-    return fold(word, 16)
-
-
-def _counters(count: int) -> ir.Constant:
-    return constants(I32, range(count))
-
-
-def _halves(builder: ir.IRBuilder, words: ir.Value, draws: int) -> ir.Value:
-    """The first ``draws`` 16-bit draws of a vector of lanes, in the order of ``draw_bits``."""
-    count = words.type.count
-    low = builder.and_(words, constants(I32, [0xFFFF] * count))
-    high = builder.lshr(words, constants(I32, [DRAW_BITS] * count))
-    order = [draw // 32 * 16 + draw % 16 + draw // 16 % 2 * count for draw in range(draws)]
-    return take(builder, low, high, order)
 
 
 def _look_up(
@@ -122,6 +90,8 @@ class _Emitter:
 
     channel_fields: dict[str, Any]
     rule_fields: dict[str, Any]
+    table: Any
+    shift: Any
 
     def multiplier(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         """A number for each of the equal parts of the tile: one, one per block or feature."""
@@ -129,9 +99,8 @@ class _Emitter:
             return splat(self.builder, self.rule_fields["scale"], 1)
         if self.rule is ConstantPerEdge:
             return splat(self.builder, self._per_edge("scale", edge), 1)
-        if self.rule is ConcretePerSample:  # the sample's number stands where the edge's does
-            first = self.builder.shl(edge, I64(TABLE_BITS))
-            self.rule_fields["table"] = self.builder.gep(self.rule_fields["table"], [first])
+        if self._relaxed:
+            self._find_table(edge)
         emit = {
             Shared: self._shared,
             **dict.fromkeys(EVEN_BLOCKS.values(), self._even_blocks),
@@ -144,6 +113,25 @@ class _Emitter:
     @property
     def _relaxed(self) -> bool:
         return self.rule in (Concrete, ConcretePerSample, ConcretePerEdge)
+
+    def _find_table(self, edge: Any) -> None:
+        """Where the table of this edge or sample begins, and which bits of a draw it reads."""
+        builder, table = self.builder, self.rule_fields["table"]
+        if self.rule is ConcretePerEdge:
+            whole = builder.trunc(self._per_edge("whole", edge), I1)
+            self.shift = builder.select(whole, I32(0), I32(DRAW_BITS - TABLE_BITS))
+            first = builder.select(whole, I64(1 << TABLE_BITS), I64(0))
+        else:
+            self.shift = builder.trunc(self.rule_fields["shift"], I32)
+            first = I64(0)
+        if self.rule is ConcretePerSample:  # the sample's number stands where the edge's does
+            size = builder.lshr(I32(1 << DRAW_BITS), self.shift)
+            first = builder.mul(edge, builder.zext(size, I64))
+        self.table = builder.gep(table, [first])
+
+    def _shifted(self, words: Any) -> Any:
+        """Without the bits of a draw that the table does not read."""
+        return self.builder.lshr(words, splat(self.builder, self.shift, words.type.count))
 
     def _per_edge(self, field: str, edge: Any) -> Any:
         return self.builder.load(self.builder.gep(self.rule_fields[field], [edge]))
@@ -180,11 +168,11 @@ class _Emitter:
         return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
 
     def _shared(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        return self._few(_lane_words(self.builder, bits, _counters(1)), edge)
+        return self._few(lane_words(self.builder, bits, counters(1)), edge)
 
     def _even_blocks(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
         count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
-        words = _lane_words(self.builder, bits, _counters(count), self.channel_fields["first"])
+        words = lane_words(self.builder, bits, counters(count), self.channel_fields["first"])
         return self._few(words, edge)
 
     def _few(self, words: Any, edge: Any) -> Any:
@@ -196,27 +184,24 @@ class _Emitter:
         entries = ir.Constant(vector(F32, count), ir.Undefined)
         for lane in range(count):
             draw = builder.extract_element(draws, I32(lane))
-            index = builder.zext(builder.lshr(draw, I32(DRAW_BITS - TABLE_BITS)), I64)
-            entry = builder.load(builder.gep(self.rule_fields["table"], [index]))
+            index = builder.zext(builder.lshr(draw, self.shift), I64)
+            entry = builder.load(builder.gep(self.table, [index]))
             entries = builder.insert_element(entries, entry, I32(lane))
         return self._relax(entries, edge)
 
     def _blocks(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         builder = self.builder
-        draws = _halves(builder, _lane_words(builder, bits, _counters(LANES)), MAX_BLOCKS)
+        draws = halves(builder, lane_words(builder, bits, counters(LANES)), MAX_BLOCKS)
         chosen = scratch(builder, F32, MAX_BLOCKS)
         if not self._relaxed:
             store_vector(builder, self._choose(draws, edge), chosen, align=64)
         else:
-            shift = constants(I32, [DRAW_BITS - TABLE_BITS] * MAX_BLOCKS)
             indices = scratch(builder, I32, MAX_BLOCKS)
-            store_vector(builder, builder.lshr(draws, shift), indices, align=64)
+            store_vector(builder, self._shifted(draws), indices, align=64)
             count = builder.trunc(self.channel_fields["count"], I64)
             with cgutils.for_range(builder, count) as loop:
                 index = builder.load(builder.gep(indices, [loop.index]))
-                entry = builder.load(
-                    builder.gep(self.rule_fields["table"], [builder.zext(index, I64)])
-                )
+                entry = builder.load(builder.gep(self.table, [builder.zext(index, I64)]))
                 value = builder.extract_element(self._relax(splat(builder, entry, 1), edge), I32(0))
                 builder.store(value, builder.gep(chosen, [loop.index]))
         first = builder.gep(self.channel_fields["of_vector"], [builder.sdiv(start, I64(LANES))])
@@ -232,16 +217,14 @@ class _Emitter:
         lanes = (width + 31) // 32 * 16
         # a tile starts at a multiple of 32 features, which is 16 lanes
         skipped = builder.sdiv(start, I64(2))
-        words = _lane_words(builder, bits, _counters(lanes), skipped)
+        words = lane_words(builder, bits, counters(lanes), skipped)
         if not self._relaxed:
-            return self._choose(_halves(builder, words, width), edge)
-        top = DRAW_BITS - TABLE_BITS
-        keep = (0xFFFF >> top) * 0x10001
-        packed = builder.and_(
-            builder.lshr(words, constants(I32, [top] * lanes)), constants(I32, [keep] * lanes)
-        )
+            return self._choose(halves(builder, words, width), edge)
+        # both halves of a lane at once: what one loses at its low end must not enter the other
+        read = builder.mul(builder.lshr(I32(0xFFFF), self.shift), I32(0x10001))
+        packed = builder.and_(self._shifted(words), splat(builder, read, lanes))
         order = [2 * (draw // 32 * 16 + draw % 16) + draw // 16 % 2 for draw in range(width)]
-        return self._relax(_look_up(builder, self.rule_fields["table"], packed, order), edge)
+        return self._relax(_look_up(builder, self.table, packed, order), edge)
 
     def _lanes(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         builder = self.builder
@@ -250,14 +233,14 @@ class _Emitter:
             pointer = builder.gep(self.channel_fields[field], [start])
             return builder.load(builder.bitcast(pointer, vector(I32, width).as_pointer()), align=4)
 
-        words = builder.lshr(_lane_words(builder, bits, load("counter")), load("shift"))
+        words = builder.lshr(lane_words(builder, bits, load("counter")), load("shift"))
         draws = builder.and_(words, constants(I32, [0xFFFF] * width))
         if not self._relaxed:
             return self._choose(draws, edge)
-        indices = builder.lshr(draws, constants(I32, [DRAW_BITS - TABLE_BITS] * width))
+        indices = self._shifted(draws)
         # little-endian: the low half of each 32-bit index comes first
         order = [2 * lane for lane in range(width)]
-        return self._relax(_look_up(builder, self.rule_fields["table"], indices, order), edge)
+        return self._relax(_look_up(builder, self.table, indices, order), edge)
 
 
 def _join(builder: ir.IRBuilder, parts: list[Any]) -> Any:
@@ -286,6 +269,16 @@ def _decode(builder: ir.IRBuilder, signed: Any) -> tuple[Any, Any]:
     kept = builder.select(negative, builder.fadd(one, signed), signed)
     smaller = builder.select(negative, builder.fneg(signed), signed)
     return kept, builder.fmul(smaller, builder.fsub(one, smaller))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def is_per_edge(_typing: Any, rule: Any) -> Any:
+    """Whether the rule has a keep logit for every edge; known when a kernel is compiled."""
+
+    def emit(*_: Any) -> Any:
+        return I1(rule.instance_class is ConcretePerEdge)
+
+    return types.boolean(rule), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -121,13 +121,12 @@ class Pass:
                 return channels.HardPerEdge(*self._mirrored(threshold))
             return channels.Hard(*self._mirrored(draws.drop_threshold_of(float(keep_logit))))
         if per_edge:
-            factors = _concrete_factors(temperature)
-            table = factors[::-1] if self.antithetic else factors
             odds = torch.exp(-keep_logit.detach().to(torch.float64) / temperature)
-            return channels.ConcretePerEdge(
-                np.ascontiguousarray(table, dtype=np.float32), odds.float().numpy()
-            )
-        return channels.Concrete(_table(float(keep_logit), temperature, self.antithetic, signed))
+            whole = draws.reads_all_bits(keep_logit, temperature).numpy()
+            table = _factors_per_edge(temperature, self.antithetic, bool(whole.any()))
+            return channels.ConcretePerEdge(table, odds.float().numpy(), whole.view(np.uint8))
+        table = _table(float(keep_logit), temperature, self.antithetic, signed)
+        return channels.Concrete(table, _shift(table))
 
     def rule_of_samples(self, keep_logits: Sequence[Tensor], temperatures: Sequence[float]) -> Any:
         """The rules of several masks with one logit each, to be read by the sample's number."""
@@ -138,7 +137,9 @@ class Pass:
             _table(float(logit), temperature, self.antithetic, signed=False)
             for logit, temperature in zip(keep_logits, temperatures, strict=True)
         ]
-        return channels.ConcretePerSample(np.concatenate(tables))
+        size = max(map(len, tables))  # a table of the top bits serves as one of all bits
+        tables = [table.repeat(size // len(table)) for table in tables]
+        return channels.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))
 
     def _mirrored(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
         """The threshold, and what stands above and below it."""
@@ -161,6 +162,11 @@ class Pass:
                 )  # fmt: skip
 
 
+def _shift(table: NDArray[np.float32]) -> int:
+    """How many of the low bits of a draw a table does not read."""
+    return draws.DRAW_BITS - (len(table).bit_length() - 1)
+
+
 @lru_cache(maxsize=64)
 def _table(
     keep_logit: float, temperature: float, antithetic: bool, signed: bool
@@ -169,15 +175,31 @@ def _table(
     # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
     cold = -keep_logit / temperature
     odds = math.exp(cold) if cold < MAX_EXPONENT else math.inf
-    entries = np.empty(1 << draws.TABLE_BITS, dtype=np.float32)
-    loops.fill_table(entries, odds, _concrete_factors(temperature), antithetic, signed)
+    # a certain mask is the same at every draw
+    whole = draws.widest_logit(temperature) < abs(keep_logit) < math.inf
+    factors = _concrete_factors(temperature, draws.DRAW_BITS if whole else draws.TABLE_BITS)
+    entries = np.empty(len(factors), dtype=np.float32)
+    loops.fill_table(entries, odds, factors, antithetic, signed)
     return entries
 
 
 @lru_cache(maxsize=16)
-def _concrete_factors(temperature: float) -> NDArray[np.float64]:
-    """``((1 - u) / u)^(1/t)`` for every uniform that a concrete mask distinguishes."""
-    logits = draws.concrete_logits(torch.float64).numpy()
+def _factors_per_edge(temperature: float, antithetic: bool, whole: bool) -> NDArray[np.float32]:
+    """The factors of the top bits of a draw and, if they are read, those of all its bits."""
+    tables = [_concrete_factors(temperature, draws.TABLE_BITS)]
+    if whole:
+        tables.append(_concrete_factors(temperature, draws.DRAW_BITS))
+    return np.concatenate(
+        [table[::-1] if antithetic else table for table in tables],
+        dtype=np.float32,
+        casting="same_kind",
+    )
+
+
+@lru_cache(maxsize=16)
+def _concrete_factors(temperature: float, bits: int) -> NDArray[np.float64]:
+    """``((1 - u) / u)^(1/t)`` for every uniform that so many bits distinguish."""
+    logits = draws.concrete_logits(torch.float64, bits=bits).numpy()
     factors: NDArray[np.float64] = np.exp(-logits / temperature)
     return factors
 

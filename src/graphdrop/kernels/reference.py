@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from graphdrop import draws
 from graphdrop.draws import Kind, Mask, Sharing
-from graphdrop.graph import Graph
+from graphdrop.graph import CSR, Graph
 
 MESSAGE_BYTES = 1 << 28
 """How many bytes of messages, masks and their bits may exist at once."""
@@ -30,8 +30,7 @@ def draw_values(graph: Graph, mask: Mask, features: int, edges: Tensor) -> Tenso
         destination, rank = torch.full_like(source, draws.SOURCE_ONLY), None
     bits = draws.edge_hash(mask.key.to(source.device), destination, source, rank)
     index = torch.arange(mask.draws_per_edge(features), device=source.device)
-    values = draws.draw_bits(bits[:, None], index)
-    return 0xFFFF - values if mask.antithetic else values
+    return draws.as_read(draws.draw_bits(bits[:, None], index), mask)
 
 
 def materialize(
@@ -51,20 +50,13 @@ def materialize(
     if logit.dim() == 1:
         logit = logit[edges][:, None]
     values = draw_values(graph, mask, features, edges)
-    if mask.kind is Kind.MEAN:
-        kept = torch.sigmoid(logit.to(dtype)).expand(values.shape)
-    elif mask.kind is Kind.HARD:
-        kept = (values >= draws.drop_threshold(logit)).to(dtype)
-    else:
-        table = draws.concrete_logits(dtype, device)
-        noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
-        kept = torch.sigmoid((logit.to(dtype) + noise) / mask.temperature)
+    kept = draws.multipliers(values, mask, logit, dtype)
     if not mask.self_loops:
         kept = torch.where(graph.self_loop[edges][:, None], torch.ones_like(kept), kept)
     return kept[:, draws.block_of_feature(features, mask.blocks, device)]
 
 
-def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BYTES) -> Tensor:
+def aggregate(graph: CSR, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BYTES) -> Tensor:
     """The masked neighbourhood sum, in the type and on the device of ``x``."""
     features = x.shape[1]
     # a message, its mask and their product, and the handful of 64-bit words that make one draw
@@ -72,21 +64,24 @@ def aggregate(graph: Graph, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_
     run = max(1, message_bytes // max(width, 1))
 
     def messages(x: Tensor, keep_logit: Tensor, edges: Tensor) -> Tensor:
-        kept = materialize(graph, replace(mask, keep_logit=keep_logit), features, edges, x.dtype)
-        return graph.value[edges][:, None].to(x.dtype) * kept * x[graph.indices[edges]]
+        weight = graph.value[edges][:, None].to(x.dtype)
+        if isinstance(graph, Graph):  # another matrix has no ids, hence no mask
+            drawn = replace(mask, keep_logit=keep_logit)
+            weight = weight * materialize(graph, drawn, features, edges, x.dtype)
+        return weight * x[graph.indices[edges]]
 
     # only a concrete mask passes a gradient on; no edges are one empty run, so that x has one
     logit = mask.keep_logit if mask.kind is Kind.CONCRETE else mask.keep_logit.detach()
-    out = x.new_zeros(graph.num_dst, features)
-    for first in range(0, max(graph.num_edges, 1), run):
-        edges = torch.arange(first, min(first + run, graph.num_edges), device=x.device)
-        if run < graph.num_edges and torch.is_grad_enabled():
+    out = x.new_zeros(graph.num_rows, features)
+    for first in range(0, max(graph.num_entries, 1), run):
+        edges = torch.arange(first, min(first + run, graph.num_entries), device=x.device)
+        if run < graph.num_entries and torch.is_grad_enabled():
             part = checkpoint(
                 messages, x, logit, edges, use_reentrant=False, preserve_rng_state=False
             )
         else:
             part = messages(x, logit, edges)
         # not index_add, which would keep the messages until the backward pass
-        row = graph.edge_dst[edges].long()[:, None]
+        row = graph.entry_row[edges].long()[:, None]
         out = out.scatter_add_(0, row.expand(-1, features), part)
     return out

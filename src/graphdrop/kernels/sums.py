@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.draws import LARGEST, Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import loops, passes, tally
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
-
-LARGEST = (1 << draws.DRAW_BITS) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +103,6 @@ def _check(graph: Graph, mask: Mask) -> None:
         )
 
 
-_fields: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()
-
-
 def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
     """What a mask before normalization reads: never loops, and the whole rows of its degrees."""
     mask = replace(mask, self_loops=False, before_normalization=False)
@@ -119,13 +113,16 @@ def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
             "masks before a symmetric normalization read draws outside a receptive field: with "
             "one keep_logit per edge, use the whole graph"
         )
-    if graph not in _fields:
-        assert graph.dst_ids is not None  # noqa: S101 - a part has ids
-        assert graph.src_ids is not None  # noqa: S101
-        rows = torch.zeros(graph.parent.num_dst, dtype=torch.bool, device=graph.indices.device)
-        rows[graph.dst_ids] = rows[graph.src_ids] = True
-        _fields[graph] = graph.parent.rows(rows)
-    return _fields[graph], mask
+    return graph.derived("rows of all ends", lambda: _rows_of_all_ends(graph)), mask
+
+
+def _rows_of_all_ends(part: Graph) -> Graph:
+    """All edges into the rows of a part and into its columns."""
+    whole, rows, columns = part.parent, part.dst_ids, part.src_ids
+    assert whole is not None and rows is not None and columns is not None  # noqa: PT018, S101
+    wanted = torch.zeros(whole.num_dst, dtype=torch.bool, device=rows.device)
+    wanted[rows] = wanted[columns] = True
+    return whole.rows(wanted)
 
 
 class _Read(NamedTuple):
@@ -138,19 +135,16 @@ class _Read(NamedTuple):
     rank: Tensor | None
 
 
-_reads: WeakKeyDictionary[Graph, dict[tuple[Sharing, bool, bool], _Read]] = WeakKeyDictionary()
-
-
 def _read(graph: Graph, mask: Mask) -> _Read:
-    known = _reads.setdefault(graph, {})
-    options = (mask.sharing, mask.symmetric, mask.self_loops)
-    if options not in known:
+    def make() -> _Read:
         distinct = distinct_edges(graph, mask)
         # of all edges a view, not a copy
         edges = distinct if len(distinct) < graph.num_edges else slice(None)
         rank = None if graph.rank is None else graph.rank[edges]
-        known[options] = _Read(edges, graph.draw_dst[edges], graph.draw_src[edges], rank)
-    return known[options]
+        return _Read(edges, graph.draw_dst[edges], graph.draw_src[edges], rank)
+
+    key = ("distinct draws", mask.sharing, mask.symmetric, mask.self_loops)
+    return graph.derived_from_structure(key, make)
 
 
 def distinct_edges(graph: Graph, mask: Mask) -> Tensor:

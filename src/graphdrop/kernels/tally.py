@@ -17,8 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphdrop.draws import DRAW_BITS
+from graphdrop.kernels.lanes import counters, lane_words
 from graphdrop.kernels.loops import compiled, edge_bits
-from graphdrop.kernels.multipliers import _counters, _lane_words
 from graphdrop.kernels.tiles import I16, I32, I64, LANES, call, constants, splat
 
 CHUNKS = 64
@@ -41,7 +41,7 @@ class _Counter:
     def add(self, lane: Any, left: Any | None = None) -> None:
         """Count the group of draws that begins at a lane: all of it, or the ``left`` first."""
         builder, width = self.builder, self.width
-        words = _lane_words(builder, self.bits, _counters(width), lane)
+        words = lane_words(builder, self.bits, counters(width), lane)
         draws = builder.bitcast(words, self.least.type)
         reached = builder.icmp_unsigned(">=", draws, self.least)
         mirrored = builder.icmp_unsigned("<=", draws, self.most)  # 65535 - k >= threshold

@@ -20,7 +20,7 @@ from numba.extending import intrinsic, models, register_model
 LANES = 16
 MAX_VECTORS = 8
 
-F32, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (16, 32, 64))
+F32, I1, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (1, 16, 32, 64))
 
 
 class Tile(types.Type):  # type: ignore[misc]

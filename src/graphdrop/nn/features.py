@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask
-from graphdrop.graph import Graph, Normalization, csr
+from graphdrop.draws import Mask, as_read, multipliers
+from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
 
@@ -24,14 +22,15 @@ GATHERED_BYTES = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """A sparse matrix of features: a rectangular graph from features to nodes."""
+    """A sparse matrix of features."""
 
-    matrix: Graph
-    """Rows are nodes, columns are features, values are the features."""
+    matrix: CSR
+    """Rows are nodes, columns are features."""
     value: Tensor | None = None
     """The values where they carry a gradient, as after a DropOut whose rate is learned."""
 
     @classmethod
+    @torch.inference_mode(False)
     def from_tensor(cls, x: Tensor) -> SparseFeatures:
         """From a dense or sparse tensor ``[nodes, features]``; explicit zeros are dropped."""
         x = x.to_sparse(layout=torch.sparse_coo).coalesce()
@@ -39,35 +38,36 @@ class SparseFeatures:
         row, column, value = (part[value != 0] for part in (row, column, value))
         indptr = torch.zeros(x.shape[0] + 1, dtype=torch.int32)
         torch.cumsum(torch.bincount(row, minlength=x.shape[0]), 0, out=indptr[1:])
-        return cls(_matrix(indptr, column.to(torch.int32), value, x.shape[1]))
+        return cls(CSR.from_rows(indptr, column.to(torch.int32), value, x.shape[1]))
 
     @property
     def shape(self) -> tuple[int, int]:
         """Nodes and features."""
-        return self.matrix.num_dst, self.matrix.num_src
+        return self.matrix.num_rows, self.matrix.num_columns
 
+    @torch.inference_mode(False)
     def select(self, nodes: Tensor) -> SparseFeatures:
         """The rows of some nodes, all columns kept."""
-        start, count = self.matrix.indptr[nodes], self.matrix.degree[nodes]
+        matrix = self.matrix
+        start, count = matrix.indptr[nodes], matrix.row_length[nodes]
         indptr = torch.zeros(len(nodes) + 1, dtype=start.dtype)
         torch.cumsum(count, 0, out=indptr[1:])
         entry = (start - indptr[:-1]).repeat_interleave(count)
         entry = (entry + torch.arange(len(entry))).long()
         return SparseFeatures(
-            _matrix(
-                indptr, self.matrix.indices[entry], self.matrix.value[entry], self.matrix.num_src
-            )
+            CSR.from_rows(indptr, matrix.indices[entry], matrix.value[entry], matrix.num_columns)
         )
 
     def columns(self, first: int, last: int) -> SparseFeatures:
         """A contiguous block of features."""
-        kept = (self.matrix.indices >= first) & (self.matrix.indices < last)
-        row = self.matrix.edge_dst[kept]
-        indptr = torch.zeros_like(self.matrix.indptr)
-        torch.cumsum(torch.bincount(row, minlength=self.matrix.num_dst), 0, out=indptr[1:])
-        indices = self.matrix.indices[kept] - first
+        matrix = self.matrix
+        kept = (matrix.indices >= first) & (matrix.indices < last)
+        row = matrix.entry_row[kept]
+        indptr = torch.zeros_like(matrix.indptr)
+        torch.cumsum(torch.bincount(row, minlength=matrix.num_rows), 0, out=indptr[1:])
+        indices = matrix.indices[kept] - first
         return SparseFeatures(
-            _matrix(indptr, indices, self.matrix.value[kept], last - first),
+            CSR.from_rows(indptr, indices, matrix.value[kept], last - first),
             None if self.value is None else self.value[kept],
         )
 
@@ -91,10 +91,7 @@ class SparseFeatures:
 
     def _times(self, factor: Tensor) -> SparseFeatures:
         value = (self.matrix.value if self.value is None else self.value) * factor
-        constant = value.detach()
-        scaled = copy.copy(self.matrix)  # keeps what was derived from the structure
-        object.__setattr__(scaled, "value", constant)
-        object.__setattr__(scaled, "t_value", constant[self.matrix.t_edge])
+        scaled = self.matrix.with_values(value.detach())
         return SparseFeatures(scaled, value if value.requires_grad else None)
 
 
@@ -102,7 +99,7 @@ class _ToValues(torch.autograd.Function):
     """Passes a product ``X W`` on, and its gradient also to the nonzeros of ``X``."""
 
     @staticmethod
-    def forward(ctx: Any, product: Tensor, _value: Tensor, weight: Tensor, matrix: Graph) -> Tensor:
+    def forward(ctx: Any, product: Tensor, _value: Tensor, weight: Tensor, matrix: CSR) -> Tensor:
         ctx.save_for_backward(weight)
         ctx.matrix = matrix
         return product.view_as(product)
@@ -112,38 +109,15 @@ class _ToValues(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (weight,), matrix = ctx.saved_tensors, ctx.matrix
         run = max(1, GATHERED_BYTES // (8 * weight.shape[1]))
-        ends = zip(matrix.edge_dst.split(run), matrix.indices.split(run), strict=True)
+        ends = zip(matrix.entry_row.split(run), matrix.indices.split(run), strict=True)
         slopes = [(gradient[row] * weight[column]).sum(1) for row, column in ends]
         return gradient, torch.cat(slopes), None, None
 
 
-def _matrix(indptr: Tensor, indices: Tensor, value: Tensor, columns: int) -> Graph:
-    t_indptr, t_indices, t_edge = csr.transpose(indptr, indices, columns)
-    return Graph(
-        indptr,
-        indices,
-        value,
-        value,
-        Normalization.NONE,
-        t_indptr,
-        t_indices,
-        t_edge,
-        value[t_edge],
-    )
-
-
-def _source_multipliers(mask: Mask, matrix: Graph, nodes: Tensor | None) -> Tensor:
+def _source_multipliers(mask: Mask, matrix: CSR, nodes: Tensor | None) -> Tensor:
     """The DropOut multiplier of every nonzero, ``[nonzeros]``."""
-    if mask.kind is Kind.MEAN:
-        return torch.sigmoid(mask.keep_logit)
     values = entry_draws(mask.key, nodes, matrix.indptr, matrix.indices)
-    if mask.antithetic:
-        values = 0xFFFF - values
-    if mask.kind is Kind.HARD:
-        return (values >= draws.drop_threshold(mask.keep_logit)).to(torch.float32)
-    table = draws.concrete_logits(torch.float32)
-    noise = table[values >> (draws.DRAW_BITS - draws.TABLE_BITS)]
-    return torch.sigmoid((mask.keep_logit + noise) / mask.temperature)
+    return multipliers(as_read(values, mask), mask, mask.keep_logit)
 
 
 def drop_dense(x: Tensor, mask: Mask, graph: Graph) -> Tensor:

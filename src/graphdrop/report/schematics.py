@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch
 from numpy.typing import NDArray
 
-from graphdrop.draws import drop_threshold
+from graphdrop.draws import multipliers
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels.reference import draw_values
 from graphdrop.rates import FixedRate
@@ -67,7 +67,7 @@ def toy_graph() -> Graph:
 
 
 def kept_connections(sampler: Sampler | None, graph: Graph, draw: Draw) -> Kept:
-    """The hard mask of the first layer, `z = 1[k >= threshold]` for the draws k it reads."""
+    """The hard mask of the first layer."""
     shape = (graph.num_edges, FEATURES, FEATURES)
     if sampler is None:
         return np.ones(shape, dtype=bool)
@@ -75,7 +75,7 @@ def kept_connections(sampler: Sampler | None, graph: Graph, draw: Draw) -> Kept:
     pairs = isinstance(sampler, GraphDropConnect) and sampler.pairs
     drawn = FEATURES * FEATURES if pairs else FEATURES
     values = draw_values(graph, mask, drawn, torch.arange(graph.num_edges))
-    kept = (values >= drop_threshold(mask.keep_logit)).numpy()
+    kept = multipliers(values, mask, mask.keep_logit).bool().numpy()
     # one draw per edge, per input feature, or per pair of features
     return np.broadcast_to(kept.reshape(-1, mask.blocks or FEATURES, drawn // FEATURES), shape)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from graphdrop.graph import Graph
+from graphdrop.graph import CSR, Graph
 
 SKETCH = 8
 """Numbers that stand for the features of one end."""
@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 
 @torch.no_grad()
-def describe_edges(graph: Graph, x: Tensor | Graph) -> Tensor:
+def describe_edges(graph: Graph, x: Tensor | CSR) -> Tensor:
     r"""Describe every edge of a whole graph, self-loops included, ``[E, EDGE_FEATURES]``.
 
     In this order: :math:`\log(1 + d)` of the number of neighbours of both ends, destination first;
@@ -40,8 +40,7 @@ def describe_edges(graph: Graph, x: Tensor | Graph) -> Tensor:
 
     Args:
         graph: a whole graph, not a part.
-        x: features of its nodes, ``[nodes, features]``; sparse ones as the graph whose rows are
-            nodes, columns features and values the numbers.
+        x: features of its nodes, ``[nodes, features]``; sparse ones as a ``CSR``.
     """
     if graph.parent is not None or graph.num_src != graph.num_dst:
         raise ValueError(
@@ -113,11 +112,11 @@ def _adjacency(destination: Integers, source: Integers, nodes: int) -> csr_array
     return matrix
 
 
-def _directions(x: Tensor | Graph) -> csr_array:
+def _directions(x: Tensor | CSR) -> csr_array:
     """The features with rows of length 1; a row of zeros stays one."""
-    if isinstance(x, Graph):
+    if isinstance(x, CSR):
         parts = (x.value.detach(), x.indices, x.indptr)
-        shape = (x.num_dst, x.num_src)
+        shape = (x.num_rows, x.num_columns)
         matrix = csr_array(tuple(part.cpu().numpy().copy() for part in parts), shape=shape)
     else:
         matrix = csr_array(x.detach().to_dense().float().cpu().numpy())

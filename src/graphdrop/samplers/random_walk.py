@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Self
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask
-from graphdrop.graph import Graph, Normalization
+from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate, materialize
 from graphdrop.rates import Rate
 from graphdrop.samplers.base import Sampler
@@ -117,7 +115,7 @@ class RandomWalk(Sampler):
 
 def _kept_edges(graph: Graph, mask: Mask) -> Tensor:
     """How many edges of each row a hard mask keeps."""
-    return aggregate(_plain(graph), graph.value.new_ones(graph.num_src, 1), mask)
+    return aggregate(graph.unweighted(), graph.value.new_ones(graph.num_src, 1), mask)
 
 
 def _relaxed_or(graph: Graph, mask: Mask) -> Tensor:
@@ -127,14 +125,3 @@ def _relaxed_or(graph: Graph, mask: Mask) -> Tensor:
     none = z.new_zeros(graph.num_dst, 1)
     none = none.index_add(0, graph.edge_dst.long(), torch.log1p(-z))
     return -torch.expm1(none).to(graph.value.dtype)
-
-
-_plains: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()
-
-
-def _plain(graph: Graph) -> Graph:
-    """The same edges, each of weight 1."""
-    if graph not in _plains:
-        one = torch.ones_like(graph.value)
-        _plains[graph] = replace(graph, value=one, t_value=one, normalization=Normalization.NONE)
-    return _plains[graph]

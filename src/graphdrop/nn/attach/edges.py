@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -90,10 +89,12 @@ class Edges:
                 f"edge_index joins {nodes} nodes, but the features are those of {columns} sources "
                 f"and {rows} destinations"
             )
-        _set(graph, indptr=graph.indptr[: rows + 1], t_indptr=graph.t_indptr[: columns + 1])
-        if apart:
-            ids = torch.arange(rows, dtype=graph.indices.dtype, device=graph.indices.device)
-            _set(graph, dst_ids=ids + APART)
+        graph = replace(
+            graph,
+            indptr=graph.indptr[: rows + 1],
+            t_indptr=graph.t_indptr[: columns + 1],
+            dst_ids=torch.arange(rows).to(graph.indices) + APART if apart else None,
+        )
         order = torch.argsort(destination.long() * nodes + source, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
@@ -129,8 +130,7 @@ class Edges:
             value = self.graph.value if weight is None else weight.detach()[self.order].float()
             if mean:
                 value = value / self.graph.degree[self.graph.edge_dst]
-            graph = copy.copy(self.graph)  # keeps what was derived from the structure
-            _set(graph, value=value, t_value=value[graph.t_edge])
+            graph = self.graph.with_values(value)
             self._weighted = (None if weight is None else weight.detach().clone(), mean, graph)
         return graph
 
@@ -145,11 +145,18 @@ class Edges:
             index = torch.arange(whole.num_edges + 1).to(whole.indices)
             number, one = index[:-1], torch.ones_like(whole.value)
             return Graph(
-                index, number, one, one, Normalization.NONE, index, number, number, one,
+                indptr=index,
+                indices=number,
+                value=one,
+                t_indptr=index,
+                t_indices=number,
+                t_edge=number,
+                weight=one,
+                normalization=Normalization.NONE,
                 rank=None if whole.rank is None else whole.rank[self.place],
                 dst_ids=whole.draw_dst[self.place],
                 src_ids=whole.draw_src[self.place],
-            )  # fmt: skip
+            )
 
 
 class EdgeCache:
@@ -189,7 +196,3 @@ class EdgeCache:
 
 def _count(ids: Tensor) -> int:
     return int(ids.max()) + 1 if ids.numel() else 0
-
-
-def _set(graph: Graph, **tensors: Tensor) -> None:
-    vars(graph).update(tensors)

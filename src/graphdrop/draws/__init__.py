@@ -1,0 +1,68 @@
+"""Random draws: ``Mask`` describes them, a counter-based generator makes them, one rule reads them.
+
+- ``generator``: 16 bits for every connection, a pure function of a key and two node ids.
+- ``mask``: which connections share a draw, and how a draw becomes a multiplier.
+- ``rule``: from a draw to a multiplier, for every backend the same.
+"""
+
+from graphdrop.draws.generator import (
+    DRAW_BITS,
+    LANE_MULTIPLIERS,
+    MASK32,
+    MASK64,
+    MIX_MULTIPLIER,
+    RANK_MULTIPLIER,
+    SOURCE_ONLY,
+    draw_bits,
+    edge_hash,
+    first_uniforms,
+    lane,
+    stream_key,
+    uniforms,
+)
+from graphdrop.draws.mask import TEMPERATURE, Kind, Mask, Sharing, block_of_feature
+from graphdrop.draws.rule import (
+    LARGEST,
+    TABLE_BITS,
+    as_read,
+    concrete_logits,
+    drop_threshold,
+    drop_threshold_of,
+    multipliers,
+    reads_all_bits,
+    represented_keep,
+    rescale_factor,
+    widest_logit,
+)
+
+__all__ = [
+    "DRAW_BITS",
+    "LANE_MULTIPLIERS",
+    "LARGEST",
+    "MASK32",
+    "MASK64",
+    "MIX_MULTIPLIER",
+    "RANK_MULTIPLIER",
+    "SOURCE_ONLY",
+    "TABLE_BITS",
+    "TEMPERATURE",
+    "Kind",
+    "Mask",
+    "Sharing",
+    "as_read",
+    "block_of_feature",
+    "concrete_logits",
+    "draw_bits",
+    "drop_threshold",
+    "drop_threshold_of",
+    "edge_hash",
+    "first_uniforms",
+    "lane",
+    "multipliers",
+    "reads_all_bits",
+    "represented_keep",
+    "rescale_factor",
+    "stream_key",
+    "uniforms",
+    "widest_logit",
+]

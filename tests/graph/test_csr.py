@@ -1,0 +1,74 @@
+"""A plain sparse matrix: its transpose, its products, and what takes a graph instead."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, random_array
+from torch import Tensor
+
+from contracts.masked_sums import normal
+from graphdrop.draws import Kind, Mask, stream_key
+from graphdrop.graph import CSR, Graph
+from graphdrop.kernels import aggregate
+
+ROWS, COLUMNS = 9, 6
+
+
+def matrix(density: float = 0.3) -> tuple[CSR, Tensor]:
+    """A matrix, and the same dense."""
+    entries = csr_array(random_array((ROWS, COLUMNS), density=density, rng=3, dtype=np.float32))
+    parts = (torch.from_numpy(part) for part in (entries.indptr, entries.indices, entries.data))
+    return CSR.from_rows(*parts, COLUMNS), torch.from_numpy(entries.toarray())
+
+
+def test_rows_and_columns_name_the_same_entries() -> None:
+    sparse, dense = matrix()
+    assert (sparse.num_rows, sparse.num_columns) == (ROWS, COLUMNS)
+    assert sparse.num_entries == int(dense.count_nonzero())
+    again = torch.zeros_like(dense)
+    again[sparse.entry_row.long(), sparse.indices.long()] = sparse.value
+    assert torch.equal(again, dense)
+    column = torch.arange(COLUMNS).repeat_interleave(sparse.column_length)
+    again = torch.zeros_like(dense)
+    again[sparse.t_indices.long(), column] = sparse.t_value
+    assert torch.equal(again, dense)
+
+
+@pytest.mark.parametrize("backend", ["fused", "reference"])
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_the_sum_over_any_matrix_is_its_product_and_has_its_gradient(
+    density: float, backend: str
+) -> None:
+    sparse, dense = matrix(density)
+    x, gradient = normal(COLUMNS, 5).requires_grad_(), normal(ROWS, 5, seed=1)
+    out = aggregate(sparse, x, backend=backend)
+    torch.testing.assert_close(out, dense @ x)
+    (found,) = torch.autograd.grad(out, x, gradient)
+    torch.testing.assert_close(found, dense.T @ gradient)
+
+
+def test_other_values_at_the_same_places_give_another_product() -> None:
+    sparse, dense = matrix()
+    x = normal(COLUMNS, 5)
+    before = aggregate(sparse, x)
+    torch.testing.assert_close(
+        aggregate(sparse.with_values(sparse.value + 1.0), x), (dense + (dense != 0.0)) @ x
+    )
+    assert torch.equal(aggregate(sparse, x), before)
+
+
+def test_a_mask_needs_the_ids_of_a_graph() -> None:
+    sparse, _ = matrix()
+    mask = Mask(Kind.HARD, torch.tensor(0.0), stream_key(1))
+    with pytest.raises(TypeError, match="must be a Graph where there is a mask"):
+        aggregate(sparse, normal(COLUMNS, 5), mask)
+
+
+def test_a_graph_with_other_values_keeps_its_kind_and_its_ids() -> None:
+    part = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3).rows(torch.tensor([2]))
+    other = part.with_values(torch.zeros_like(part.value))
+    assert isinstance(other, Graph)
+    assert other.src_ids is part.src_ids
+    assert other.parent is part.parent
+    assert not other.value.any()
+    assert part.value.all()

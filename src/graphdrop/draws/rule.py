@@ -73,6 +73,10 @@ def drop_threshold_of(keep_logit: float) -> int:
     return math.floor(drop * 2.0**DRAW_BITS + 0.5)
 
 
+NOMINAL_KEEP = 2.0**-6
+"""From this keep probability on a rescaled mask divides by it as it was given."""
+
+
 def represented_keep(keep_logit: Tensor) -> Tensor:
     """The keep probability that hard masks have, a multiple of 2**-16; 0 below 2**-17.
 
@@ -86,12 +90,14 @@ def represented_keep(keep_logit: Tensor) -> Tensor:
 def rescale_factor(mask: Mask) -> Tensor:
     """``1 / keep``: times this, the expectation of a hard mask is 1, also at extreme rates.
 
-    The keep probability is the one that the draws represent; for a relaxed mask, whose mean is
-    another, the nominal one. A mask that keeps nothing is not rescaled: the factor is 0.
+    Below ``NOMINAL_KEEP`` the keep probability is the one that the draws represent; above it, where
+    the two differ by 0.05 % at most, and for a relaxed mask, whose mean is another, the nominal one.
+    A mask that keeps nothing is not rescaled: the factor is 0.
     """
+    nominal = torch.sigmoid(mask.keep_logit)
     if mask.kind is not Kind.HARD:
-        return 1.0 / torch.sigmoid(mask.keep_logit)
-    keep = represented_keep(mask.keep_logit)
+        return 1.0 / nominal
+    keep = torch.where(nominal < NOMINAL_KEEP, represented_keep(mask.keep_logit), nominal)
     nothing = keep == 0.0
     return torch.where(nothing, 0.0, 1.0 / torch.where(nothing, 1.0, keep))
 

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, uniforms
+from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, rescale_factor, uniforms
 from graphdrop.graph import Graph
 from graphdrop.rates import AmortizedRate, FixedRate, Rate
 from graphdrop.samplers.draw import Draw
@@ -110,7 +110,7 @@ class Sampler(nn.Module):
         mask: Mask,
     ) -> Tensor | None:
         """What a row of the masked sum is multiplied by, if by anything."""
-        return 1.0 / torch.sigmoid(mask.keep_logit) if self.rescale else None
+        return rescale_factor(mask) if self.rescale else None
 
     @property
     def reads_edges(self) -> bool:

@@ -23,6 +23,7 @@ from graphdrop.draws.generator import (
 from graphdrop.draws.mask import TEMPERATURE, Kind, Mask, Sharing, block_of_feature
 from graphdrop.draws.rule import (
     LARGEST,
+    NOMINAL_KEEP,
     TABLE_BITS,
     as_read,
     concrete_logits,
@@ -42,6 +43,7 @@ __all__ = [
     "MASK32",
     "MASK64",
     "MIX_MULTIPLIER",
+    "NOMINAL_KEEP",
     "RANK_MULTIPLIER",
     "SOURCE_ONLY",
     "TABLE_BITS",

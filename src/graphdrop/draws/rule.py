@@ -90,9 +90,9 @@ def represented_keep(keep_logit: Tensor) -> Tensor:
 def rescale_factor(mask: Mask) -> Tensor:
     """``1 / keep``: times this, the expectation of a hard mask is 1, also at extreme rates.
 
-    Below ``NOMINAL_KEEP`` the keep probability is the one that the draws represent; above it, where
-    the two differ by 0.05 % at most, and for a relaxed mask, whose mean is another, the nominal one.
-    A mask that keeps nothing is not rescaled: the factor is 0.
+    Below ``NOMINAL_KEEP`` the keep probability is the one that the draws represent. Above it, where
+    the two differ by 0.05 % at most, it is the nominal one, and so it is for a relaxed mask, whose
+    mean is another. A mask that keeps nothing is not rescaled: the factor is 0.
     """
     nominal = torch.sigmoid(mask.keep_logit)
     if mask.kind is not Kind.HARD:

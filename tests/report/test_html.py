@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from contracts.single_layers import one_pass
 from contracts.small_runs import CLASSES, NODES, train, write_graph
 from graphdrop import metrics
 from graphdrop.cli.report import gather
+from graphdrop.graph import Graph
 from graphdrop.report.collect import MEANS, _course
 from graphdrop.report.html import embedded, packed, page, run_names, write_report
 from graphdrop.train import load
@@ -110,9 +112,10 @@ def test_smoothness_is_measured_on_the_output_of_every_hidden_layer(runs):
     plain = evidence[1]  # a GCN without sampling, whose layers can be run one by one
     model = load(plain.folder)
     with torch.no_grad():
-        graph, hidden, expected = model._graph(data.edge_index, None, NODES), data.x, []
-        for number in range(2):
-            hidden = torch.relu(model.layers[number](hidden, graph, None, number))
+        graph = Graph.from_edge_index(data.edge_index, NODES, normalization=model.normalization)
+        hidden, expected = model.defaults.inputs(data).x, []
+        for layer in list(model.layers)[:2]:
+            hidden = torch.relu(one_pass(layer, hidden, graph, None))
             expected.append(float(metrics.total_variation(hidden, data.edge_index)))
     assert plain.smoothing["total variation"] == pytest.approx(expected, rel=1e-5)
     assert [len(values) for values in plain.smoothing.values()] == [2, 2, 2]

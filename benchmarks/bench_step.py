@@ -15,6 +15,7 @@ from torch_geometric.utils import dropout_edge
 
 from dense import DenseDropConnect
 from graphdrop import load_dataset
+from graphdrop.estimators import Concrete
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.rates import BetaBernoulliRate, FixedRate
@@ -75,8 +76,8 @@ def main() -> bool:
         return step(model, run, labels)
 
     def ours(sampler: object, temperature: float | None = None) -> Callable[[], None]:
-        model = GCN(features, HIDDEN, LAYERS, classes, sampler)
-        model.temperature = temperature
+        estimator = None if temperature is None else Concrete(temperature)
+        model = GCN(features, HIDDEN, LAYERS, classes, sampler, estimator=estimator)
         return step(model, lambda: model(data.x, data.edge_index, rows=rows), labels)
 
     sparse = SparseFirst(features, classes, data.x)

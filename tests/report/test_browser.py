@@ -201,7 +201,7 @@ def large(tmp_path_factory) -> tuple[Path, int]:
     data.train_mask, data.val_mask, data.test_mask = part == 0, part == 1, part == 2
     config = settle({"data": {"dataset": "large"}, "model": {"method": "GCN", "hidden": 8}})
     model = Blueprint(config.model, data.x.shape[1], CLASSES, 0).build()
-    header = {"epoch": 1, "data": {"sha256": ""}, "versions": {}}
+    header = {"kind": "model", "epoch": 1, "data": {"sha256": ""}, "versions": {}}
     folder = tmp_path_factory.mktemp("large")
     runs = [collect(folder / name, config, model, data, header) for name in ("a", "b")]
     write_report(folder / "report.html", runs, data)

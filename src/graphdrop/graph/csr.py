@@ -90,7 +90,9 @@ class CSR:
     @property
     def entry_row(self) -> Tensor:
         """The row of each entry, `[E]`."""
-        return self.derived_from_structure("entry_row", lambda: sorting.rows_of(self.indptr))
+        return self.derived_from_structure(
+            "entry_row", lambda: sorting.rows_of(self.indptr, len(self.indices))
+        )
 
     @property
     def row_length(self) -> Tensor:

@@ -44,10 +44,10 @@ def transpose(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Te
     return pointers, rows, entry
 
 
-def rows_of(indptr: Tensor) -> Tensor:
-    """The row of each entry, `[E]`."""
+def rows_of(indptr: Tensor, entries: int | None = None) -> Tensor:
+    """The row of each entry, `[E]`; their number, where it is known, saves a look at the device."""
     rows = torch.arange(len(indptr) - 1, dtype=indptr.dtype, device=indptr.device)
-    return rows.repeat_interleave(indptr.diff())
+    return rows.repeat_interleave(indptr.diff(), output_size=entries)
 
 
 def parallel_rank(indptr: Tensor, indices: Tensor) -> Tensor | None:

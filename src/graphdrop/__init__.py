@@ -47,7 +47,7 @@ __all__ = [
     "save",
     "total_variation",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = {
     "config": ["Config"],

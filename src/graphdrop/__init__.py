@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from graphdrop.data import Dataset, load_dataset
     from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
     from graphdrop.graph import Graph
-    from graphdrop.inference import Predictive, predict
+    from graphdrop.inference import Calibrator, Predictive, calibrate, predict
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN, SampledGCNConv
@@ -21,6 +21,7 @@ __all__ = [
     "GCN",
     "REINFORCE",
     "BetaBernoulliRate",
+    "Calibrator",
     "Concrete",
     "Config",
     "Dataset",
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "aggregate",
     "attach",
+    "calibrate",
     "calibration_error",
     "load",
     "load_dataset",
@@ -58,7 +60,7 @@ _ROOMS = {
     "metrics": ["calibration_error", "pavpu", "total_variation"],
     "nn": ["GCN", "SampledGCNConv"],
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
-    "inference": ["Predictive", "predict"],
+    "inference": ["Calibrator", "Predictive", "calibrate", "predict"],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["Trainer", "load", "save"],

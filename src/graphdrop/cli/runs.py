@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,10 +37,13 @@ def evaluate(run: Run, samples: Samples = None) -> None:
 
     chosen, model, data, header = open_run(run)
     scores = {}
-    for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
-        rows = mask.nonzero().flatten()
-        prediction = infer(model, data, samples, rows=rows)
-        scores[name] = evaluation.score(prediction, data.y[rows], chosen)
+    carried = sampled(model).defaults.calibration
+    ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
+    for how, calibrator in ways.items():
+        for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
+            rows = mask.nonzero().flatten()
+            prediction = infer(model, data, samples, rows=rows, calibrator=calibrator)
+            scores[name + how] = evaluation.score(prediction, data.y[rows], chosen)
     show_scores(chosen, scores, list(sampled(model).drop_rates().values()))
     finished = "" if (run / "result.json").is_file() else " The run is not finished."
     print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
@@ -121,6 +124,20 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
         print(
             f"Test accuracy by majority vote: {test.accuracy_vote:.4f}, by the highest mean "
             f"probability: {test.accuracy_mean:.4f}."
+        )
+
+
+def show_calibration(calibration: Mapping[str, Any]) -> None:
+    """Say how the probabilities were calibrated, and what chance alone would show as their error."""
+    if not calibration:
+        return
+    temperature = calibration.get("temperature")
+    by = f"temperature {temperature:.2f}" if temperature is not None else calibration["name"]
+    print(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
+    if "ece_floor" in calibration:
+        print(
+            f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these test "
+            f"nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from graphdrop import config as settings
-from graphdrop.cli.runs import show_scores
+from graphdrop.cli.runs import show_calibration, show_scores
 from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config.recipes import merged
 from graphdrop.config.settings import ARCHITECTURES
@@ -117,7 +117,10 @@ def train(
         )
         number = received[0] if received else signal.SIGINT
         raise typer.Exit(128 + number) from None
-    show_scores(chosen, {"validation": result.validation, "test": result.test}, result.drop_rates)
+    raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
+    scores = {"validation": result.validation, "test": result.test, **raw}
+    show_scores(chosen, scores, result.drop_rates)
+    show_calibration(result.calibration)
     print(
         f"Selected on the validation nodes: the state after epoch {result.selected_epoch} of "
         f"{result.epochs}. {result.seconds:.0f} seconds. Everything is in {out}."

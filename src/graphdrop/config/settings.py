@@ -172,7 +172,10 @@ class PredictSettings(Section):
     dropout: bool = True
     """Whether samples also drop features where DropOut stands beside masks of connections."""
     decision: Literal["vote", "mean"] = "vote"
-    """The predicted class: what most samples chose, or the highest mean probability."""
+    """The predicted class: what most samples chose, or the highest mean probability. A calibrated
+    prediction always takes the latter."""
+    calibration: Literal["temperature", "vector", "none"] = "temperature"
+    """The calibrator that is fitted on the validation nodes and kept with the network."""
     pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """The fraction of `pavpu_axis` up to which a prediction counts as certain."""
     pavpu_axis: Literal["fraction-of-largest", "fraction-of-log-classes", "smallest-to-largest"] = (

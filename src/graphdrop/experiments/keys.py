@@ -20,7 +20,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     "model": {"architecture": "gcn", "norm_layer": "none", "jumping": "none", "heads": 8},
     "objective": {"agree": 0.0, "sharpen": 0.5},
     "train": {"passes": 1, "average": 0.0},
-    "predict": {"dropout": True},
+    "predict": {"dropout": True, "calibration": "none"},
 }
 
 

@@ -33,6 +33,8 @@ class Predictive(Uncertainty):
     _histogram: Tensor | None = None
     decision: Literal["vote", "mean"] = "mean"
     """Whether ``predicted`` is what most samples chose, or the highest mean probability."""
+    calibrated: Literal["samples", "mean"] | None = None
+    """Whether a calibrator has corrected the samples, or their mean alone; ``None`` is neither."""
 
     @property
     def predicted(self) -> Tensor:
@@ -85,6 +87,7 @@ class Predictive(Uncertainty):
         nodes, classes = self.probabilities.shape
         return (
             f"Predictive({nodes} nodes, {classes} classes, samples={self.samples}, "
+            f"{'calibrated' if self.calibrated else 'not calibrated'}, "
             f"mean confidence {float(self.probabilities.amax(1).mean()):.3f}, "
             f"mean entropy {float(self.entropy.mean()):.3f} nats)"
         )

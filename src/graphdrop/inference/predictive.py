@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from graphdrop.draws import TEMPERATURE
+from graphdrop.inference.calibration import Calibrator, VarianceScaling, from_json
 from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
+from graphdrop.inference.shift import warn_of_shift
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.samplers import KEEP_ALL, Draw
@@ -45,6 +47,7 @@ class Options(TypedDict, total=False):
 
     masks: Masks | None
     temperature: float | None
+    calibrator: Calibrator | Literal["model"] | None
     rows: Tensor | None
     intervals: bool
     decode: Decoder | None
@@ -90,6 +93,7 @@ def predict(
     output: str = "classes",
     masks: Masks | None = None,
     temperature: float | None = None,
+    calibrator: Calibrator | Literal["model"] | None = "model",
     rows: Tensor | None = None,
     intervals: bool = False,
     decode: Decoder | None = None,
@@ -114,6 +118,8 @@ def predict(
         masks: ``"relaxed"`` or ``"hard"`` for samples; ``"expected"`` for one pass with the
             expected mask, ``"off"`` for one that keeps everything. By default as in training.
         temperature: relaxed masks at this temperature.
+        calibrator: corrects every sample (``graphdrop.calibrate``); by default the one that the
+            model carries, if any. ``None`` gives the uncalibrated prediction.
         rows: the nodes to predict, by number or as a bool mask; all by default.
         intervals: also keep what ``intervals`` of classes and labels needs (4 KiB per entry).
         decode: makes the output of a sample into what ``output`` says, such as node embeddings into
@@ -130,26 +136,58 @@ def predict(
         known = ", ".join(map(repr, SUMMARIES))
         raise ValueError(f"output is {output!r}, but it takes one of {known}")
     engine = sampled(model)
-    settings = _settled(engine, samples, seed, masks, temperature)
+    settings = settled(engine, samples, seed, masks, temperature)
     streams = [
         engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + number), rows)
         for number, batch in enumerate(_batches(data, rows))
     ]
     outputs: Iterator[Tensor] = map(_joined, zip(*streams, strict=True))
-    answer = summed_up(outputs if decode is None else map(decode, outputs), output, intervals)
+    if decode is not None:
+        outputs = map(decode, outputs)
+    if calibrator == "model":
+        calibrator = from_json(settings.calibration)
+        if calibrator is not None:
+            warn_of_shift(settings, data)
+    if calibrator is not None:
+        _check_output(calibrator, output)
+        outputs = map(calibrator.correct, outputs)
+    answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
         raise ValueError(_why_not_finite(model, data))
+    return _finished(answer, settings, calibrator)
+
+
+def _check_output(calibrator: Calibrator, output: str) -> None:
+    if calibrator.output != output:
+        raise ValueError(
+            f"the calibrator is a {type(calibrator).__name__}, for output={calibrator.output!r}, "
+            f"and output is {output!r}: give calibrator=None, or fit one for this output"
+        )
+
+
+def _finished(
+    answer: Predictive | LabelPredictive | GaussianPredictive,
+    settings: PredictionDefaults,
+    calibrator: Calibrator | None,
+) -> Predictive | LabelPredictive | GaussianPredictive:
+    """The answer with how it was made, and with corrected variances where it has some."""
     if isinstance(answer, Predictive):
-        return replace(answer, decision=settings.decision)
+        made: Literal["samples"] | None = None if calibrator is None else "samples"
+        # votes do not follow tempered probabilities: the class shown is the likeliest one
+        decision = "mean" if calibrator is not None else settings.decision
+        return replace(answer, decision=decision, calibrated=made)
+    if isinstance(answer, GaussianPredictive) and isinstance(calibrator, VarianceScaling):
+        aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
+        return replace(answer, aleatoric=aleatoric, epistemic=epistemic)
     return answer
 
 
-def _settled(
+def settled(
     engine: SampledModel,
-    samples: int | None,
-    seed: int | None,
-    masks: Masks | None,
-    temperature: float | None,
+    samples: int | None = None,
+    seed: int | None = None,
+    masks: Masks | None = None,
+    temperature: float | None = None,
 ) -> PredictionDefaults:
     """What the model carries, and over it what was given; nothing is left open."""
     own, trained = engine.defaults, engine.estimator

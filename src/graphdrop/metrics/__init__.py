@@ -15,6 +15,7 @@ from graphdrop.metrics.calibration import (
 )
 from graphdrop.metrics.conformal import ConformalScore, SplitConformal
 from graphdrop.metrics.entropy import predictive_entropy
+from graphdrop.metrics.floor import CalibrationFloor, calibration_floor
 from graphdrop.metrics.gap import AccuracyGap, accuracy_gap
 from graphdrop.metrics.ood import OodAUPR, OodAUROC, ood_aupr, ood_auroc
 from graphdrop.metrics.pavpu import (
@@ -62,6 +63,7 @@ __all__ = [
     "Binning",
     "BrierScore",
     "CalibrationError",
+    "CalibrationFloor",
     "CalibrationNorm",
     "ConformalScore",
     "DirichletEnergy",
@@ -89,6 +91,7 @@ __all__ = [
     "aurc",
     "brier_score",
     "calibration_error",
+    "calibration_floor",
     "dirichlet_energy",
     "excess_aurc",
     "fit_temperature",

@@ -36,6 +36,10 @@ class PredictionDefaults:
     """The predicted class: what most samples chose, or the highest mean probability."""
     seed: int = 0
     """Of the samples."""
+    calibration: Mapping[str, Any] | None = None
+    """A fitted calibrator as JSON values (`graphdrop.inference.calibration`)."""
+    calibrated_on: Mapping[str, float] | None = None
+    """What the graph was like that it was fitted on, to notice another one by."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 
     def inputs(self, data: Data) -> Data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -26,6 +26,12 @@ class Result:
     selected_epoch: int
     epochs: int
     seconds: float
+    uncalibrated: dict[str, Any] = field(default_factory=dict)
+    """The figures of validation and test without the calibrator; empty where there is none."""
+    calibration: dict[str, Any] = field(default_factory=dict)
+    """The calibrator as JSON values, and the floor of the calibration error on the test nodes."""
+    warnings: list[str] = field(default_factory=list)
+    """What is wrong with the run, in words; empty where nothing is."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""

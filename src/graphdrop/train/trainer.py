@@ -36,6 +36,7 @@ from graphdrop.samplers import Draw
 from graphdrop.train import checkpoint, folder, inputs, provenance
 from graphdrop.train.agreement import disagreement
 from graphdrop.train.average import WeightAverage, check_averaged
+from graphdrop.train.calibrated import score_calibrated
 from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
@@ -48,6 +49,7 @@ from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+SCORED = ("validation", "test")
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
     "kl": "lower train.learning_rate or objective.kl_weight, or raise objective.warmup",
@@ -296,26 +298,36 @@ class Trainer:
     def _conclude(self) -> Result:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
-        scores = {
-            name: self.task.figures(
-                self.predict(self.rows[name]), self.targets[self.rows[name]], self.config
-            )
-            for name in ("validation", "test")
-        }
+        raw = {name: self.figures(name, self.predict(self.rows[name])) for name in SCORED}
+        calibrates = self.config.predict.calibration != "none"
+        found = score_calibrated(self, raw) if calibrates else {}
         self.seconds = round(time.monotonic() - self._started, 3)
         result = Result(
-            **scores,
+            **{name: found.get(name, raw[name]) for name in SCORED},
             drop_rates=self._drop_rates(),
             selected_epoch=self.selection.epoch,
             epochs=self.epoch,
             seconds=self.seconds,
+            uncalibrated=raw if found else {},
+            calibration=found.get("calibration", {}),
+            warnings=found.get("warnings", []),
         )
+        for warning in result.warnings:
+            self.progress.say(f"Note: {warning}.")
         if self.folder is not None:
             about = self._provenance()
             about["data"] |= {"name": self.dataset.name, "files": dict(self.dataset.checksums)}
             seed = self.config.seed
             folder.write_result(self.folder, {**result.as_json(), "seed": seed, **about})
+            selected = {"epoch": self.selection.epoch, **self._provenance()}
+            checkpoint.write_model(
+                self.folder / checkpoint.BEST, self.model, self.model.state_dict(), selected
+            )
         return result
+
+    def figures(self, name: str, answer: Any) -> Any:
+        """The task's figures of a prediction of one part of the split."""
+        return self.task.figures(answer, self.targets[self.rows[name]], self.config)
 
     def _provenance(self) -> dict[str, Any]:
         return {

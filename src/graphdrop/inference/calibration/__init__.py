@@ -1,0 +1,49 @@
+"""Calibration: probabilities that come true as often as they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphdrop.inference.calibration.base import FEW, Calibrator, Samples
+from graphdrop.inference.calibration.gaussian import VarianceScaling
+from graphdrop.inference.calibration.labels import LabelScaling
+from graphdrop.inference.calibration.temperature import TemperatureScaling
+from graphdrop.inference.calibration.vector import VectorScaling
+
+__all__ = [
+    "FEW",
+    "METHODS",
+    "Calibrator",
+    "LabelScaling",
+    "Samples",
+    "TemperatureScaling",
+    "VarianceScaling",
+    "VectorScaling",
+    "calibrator_for",
+    "from_json",
+    "to_json",
+]
+
+METHODS: dict[str, type[Calibrator]] = {
+    kind.name: kind for kind in (TemperatureScaling, VectorScaling, LabelScaling, VarianceScaling)
+}
+
+
+def calibrator_for(method: str, output: str) -> type[Calibrator]:
+    """The class of a method; labels and numbers have one each, whatever the method."""
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}: give one of {', '.join(METHODS)}")
+    if output == "classes":
+        return METHODS[method]
+    return LabelScaling if output == "labels" else VarianceScaling
+
+
+def to_json(calibrator: Calibrator | None) -> dict[str, Any] | None:
+    """A calibrator as plain values, its name among them."""
+    return None if calibrator is None else {"name": calibrator.name, **calibrator.as_json()}
+
+
+def from_json(values: Mapping[str, Any] | None) -> Calibrator | None:
+    """The calibrator that ``to_json`` wrote."""
+    return None if values is None else METHODS[values["name"]].from_json(values)

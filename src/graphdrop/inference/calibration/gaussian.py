@@ -1,0 +1,61 @@
+"""Calibration of Gaussian predictions: one factor for the variance of every target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+
+
+class VarianceScaling(Calibrator):
+    r"""Multiply the whole predictive variance by the mean squared error in its units.
+
+    .. math:: c = \frac1n \sum_i \frac{(y_i - \mu_i)^2}{\sigma_i^2}
+
+    which maximizes the likelihood of a Gaussian with the corrected moments. Noise and doubt, the
+    two parts of the variance, are multiplied alike and keep their share.
+
+    Args:
+        factor: ``[targets]``.
+    """
+
+    name: ClassVar[str] = "variance"
+    output: ClassVar[str] = "gaussian"
+
+    def __init__(self, factor: Tensor) -> None:
+        self.factor = factor.float()
+
+    def correct(self, outputs: Tensor) -> Tensor:
+        """Outputs as they are: the factor acts on the summary's variances (`scaled`)."""
+        return outputs
+
+    def scaled(self, variance: Tensor) -> Tensor:
+        """A variance ``[nodes, targets]``, corrected."""
+        return variance * self.factor.to(variance)
+
+    @classmethod
+    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+        """The factor of the variance on the calibration nodes."""
+        check_targets(targets)
+        stacked = torch.stack([one.double() for one in samples()])
+        mean, log_variance = stacked.chunk(2, 2)
+        variance = log_variance.exp().mean(0) + mean.var(0, unbiased=False)
+        truth = targets.double() if targets.dim() > 1 else targets.double()[:, None]
+        factor = ((truth - mean.mean(0)).square() / variance).mean(0)
+        return cls(factor.clamp_min(1e-12))
+
+    def as_json(self) -> dict[str, Any]:
+        """The factors."""
+        return {"factor": self.factor.tolist()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """A calibrator with the numbers of a file."""
+        return cls(torch.tensor(values["factor"]))
+
+    def __repr__(self) -> str:
+        return f"VarianceScaling({[round(one, 4) for one in self.factor.tolist()]})"

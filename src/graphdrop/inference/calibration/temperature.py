@@ -1,0 +1,83 @@
+"""Temperature scaling of a sampled prediction: one number that corrects how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+
+COLDEST, HOTTEST = 1e-2, 1e2
+GRID = 33
+"""Temperatures that are tried at once, evenly spaced in their logarithm."""
+ROUNDS = 4
+"""Each round looks between the neighbors of the best temperature of the round before."""
+
+
+class TemperatureScaling(Calibrator):
+    r"""Divide the logits of every sample by one temperature.
+
+    .. math:: p = \frac1S \sum_s \mathrm{softmax}(f_s / T)
+
+    The samples are tempered, not their mean. The NLL of their mean can have several minima in
+    :math:`T`, so it is searched on a grid of :math:`\log T`, then between the best one's neighbors.
+
+    Args:
+        temperature: above 1 the prediction becomes less sure, below 1 more.
+    """
+
+    name: ClassVar[str] = "temperature"
+
+    def __init__(self, temperature: float) -> None:
+        if not (temperature > 0.0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be finite and above 0; got {temperature}")
+        self.temperature = float(temperature)
+
+    def correct(self, outputs: Tensor) -> Tensor:
+        """Logits over the temperature."""
+        return outputs / self.temperature
+
+    @classmethod
+    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+        """The temperature of least NLL on the calibration nodes; no sample is kept."""
+        check_targets(targets)
+        low, high = math.log(COLDEST), math.log(HOTTEST)
+        best = 0.0
+        for _ in range(ROUNDS):
+            grid = torch.linspace(low, high, GRID, dtype=torch.float64)
+            losses = _losses(samples, targets, grid.exp())
+            place = int(losses.argmin())
+            if bool(torch.isclose(losses, losses[place], rtol=0.0, atol=1e-12).all()):
+                return cls(1.0)  # it makes no difference
+            best = float(grid[place])
+            low, high = float(grid[max(0, place - 1)]), float(grid[min(GRID - 1, place + 1)])
+        return cls(math.exp(best))
+
+    def as_json(self) -> dict[str, Any]:
+        """The temperature."""
+        return {"temperature": self.temperature}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """A calibrator with the temperature of a file."""
+        return cls(float(values["temperature"]))
+
+    def __repr__(self) -> str:
+        return f"TemperatureScaling({self.temperature:.4g})"
+
+
+def _losses(samples: Samples, targets: Tensor, temperatures: Tensor) -> Tensor:
+    """The NLL of the mean over samples at every temperature, in one pass over the samples."""
+    chance, count = torch.zeros(len(temperatures), len(targets), dtype=torch.float64), 0
+    for outputs in samples():
+        logits = outputs.double()
+        for number, temperature in enumerate(temperatures):
+            log = torch.log_softmax(logits / temperature, 1)
+            chance[number] += log.gather(1, targets[:, None]).squeeze(1).exp()
+        count += 1
+    smallest = torch.finfo(torch.float64).tiny
+    return -(chance / count).clamp_min(smallest).log().mean(1)

@@ -1,0 +1,62 @@
+"""Whether a graph is the one that a model was calibrated on, and how far another one is from it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphdrop.nn.defaults import PredictionDefaults
+
+FAR = 0.25
+"""A mean that differs by this share, in units of the calibration graph's, is called a shift."""
+
+
+class CalibrationShiftWarning(UserWarning):
+    """A calibrated model predicts on another graph than it was calibrated on."""
+
+
+def described(data: Any) -> dict[str, float]:
+    """A few figures of a graph: its sizes, the mean and spread of features, and the degrees."""
+    x, edges = data.x, data.edge_index
+    nodes = int(x.shape[0])
+    values = x.values() if isinstance(x, Tensor) and x.layout is torch.sparse_csr else x
+    total, squares = float(values.double().sum()), float(values.double().square().sum())
+    mean = total / max(1, x.shape[0] * x.shape[1])
+    square = squares / max(1, x.shape[0] * x.shape[1])
+    return {
+        "nodes": float(nodes),
+        "edges": float(edges.shape[1]),
+        "feature_mean": mean,
+        "feature_deviation": math.sqrt(max(0.0, square - mean * mean)),
+        "degree_mean": edges.shape[1] / max(1, nodes),
+    }
+
+
+def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
+    """Say that a calibrator may not transfer where the graph is another one."""
+    known = settings.calibrated_on
+    if (
+        known is None
+        or getattr(data, "x", None) is None
+        or getattr(data, "edge_index", None) is None
+    ):
+        return
+    if known["nodes"] == data.x.shape[0] and known["edges"] == data.edge_index.shape[1]:
+        return
+    now = described(data)
+    far = [
+        f"{name.replace('_', ' ')} {now[name]:.3g} in place of {known[name]:.3g}"
+        for name in ("feature_mean", "feature_deviation", "degree_mean")
+        if abs(now[name] - known[name]) > FAR * max(abs(known[name]), 1e-12)
+    ]
+    shift = f"it differs: {'; '.join(far)}" if far else "features and degrees look alike"
+    warnings.warn(
+        "the model was calibrated on another graph, and its calibration may not transfer to this "
+        f"one ({shift}): check it on labelled nodes of this graph",
+        CalibrationShiftWarning,
+        stacklevel=3,
+    )

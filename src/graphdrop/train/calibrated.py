@@ -1,0 +1,124 @@
+"""After training: a calibrator for the selected state, and figures that it did not flatter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphdrop.inference import Calibrator, Predictive, predict
+from graphdrop.inference.calibration import calibrator_for, to_json
+from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.shift import described
+from graphdrop.metrics import calibration_floor
+from graphdrop.train.checks import warnings_of
+
+if TYPE_CHECKING:
+    from graphdrop.train.trainer import Trainer
+
+KEPT_NUMBERS = 1 << 25
+"""Samples of the calibration nodes with no more numbers than this are drawn once and kept."""
+
+
+class Halves(NamedTuple):
+    """The calibration nodes in two halves, and a calibrator fitted on each."""
+
+    rows: tuple[Tensor, Tensor]
+    calibrators: tuple[Calibrator, Calibrator]
+
+
+def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
+    """Fit a calibrator on the validation nodes, let the model carry it, and score with it.
+
+    The validation figures are out of fold: each half of the nodes is corrected by what was fitted
+    on the other one. What the model carries is fitted on all of them.
+
+    Args:
+        trainer: with its model in the selected state.
+        raw: the figures without a calibrator, of validation and test.
+    """
+    rows = trainer.rows["validation"]
+    calibrator, halves = fit_calibrator(trainer, rows)
+    found = dict(raw)
+    if halves is not None and trainer.task.output == "classes":
+        found["validation"] = trainer.figures("validation", out_of_fold(trainer, halves, rows))
+    engine = trainer.engine
+    engine.defaults = replace(
+        engine.defaults, calibration=to_json(calibrator), calibrated_on=described(trainer.data)
+    )
+    answer = trainer.predict(trainer.rows["test"])
+    found["test"] = trainer.figures("test", answer)
+    found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}
+    floor = None
+    if isinstance(answer, Predictive):
+        floor = calibration_floor(answer.probabilities, trainer.predict(rows).probabilities)
+        found["calibration"] |= {"ece_floor": floor.mean, "ece_floor_high": floor.high}
+    found["warnings"] = warnings_of(
+        answer,
+        trainer.targets[trainer.rows["test"]],
+        calibration_nodes=len(rows),
+        selected_epoch=trainer.selection.epoch,
+        epochs=trainer.config.train.epochs,
+        ece=getattr(found["test"], "ece", 0.0),
+        floor=floor,
+        x=trainer.inputs.x,
+    )
+    return found
+
+
+def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves | None]:
+    """A calibrator fitted on all of some nodes, and one on each half of them."""
+    kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
+    targets, samples = trainer.targets[rows], _samples(trainer, rows)
+    whole = kind.fit(samples, targets)
+    if len(rows) < 4:
+        return whole, None
+    first = torch.zeros(len(rows), dtype=torch.bool)
+    first[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[::2]] = True
+
+    def part(chosen: Tensor) -> Iterable[Tensor]:
+        return (one[chosen] for one in samples())
+
+    one, other = (kind.fit(partial(part, half), targets[half]) for half in (first, ~first))
+    return whole, Halves((rows[first], rows[~first]), (one, other))
+
+
+def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
+    """The prediction of the validation nodes, each half corrected by the other's calibrator."""
+    answers = [
+        predict(trainer.model, trainer.data, rows=half, calibrator=other)
+        for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True)
+    ]
+    order = torch.argsort(torch.cat(halves.rows))[torch.argsort(torch.argsort(rows))]
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(answer, name) for answer in answers])[order]
+
+    return replace(
+        answers[0],
+        probabilities=joined("probabilities"),
+        votes=joined("votes"),
+        expected_entropy=joined("expected_entropy"),
+        deviation=joined("deviation"),
+    )
+
+
+def _samples(trainer: Trainer, rows: Tensor) -> Callable[[], Iterable[Tensor]]:
+    """Makes the outputs of every sample on some rows; kept after the first time if they are few."""
+    task, engine = trainer.task, trainer.engine
+    settings = settled(engine)
+
+    @torch.no_grad()
+    def draw() -> Iterable[Tensor]:
+        chosen = rows if task.of_nodes else None
+        for out in engine.samples(trainer.inputs, draws_of(settings, PREDICTION_STEP), chosen):
+            yield out if task.of_nodes else task.decode(out, rows)
+
+    first = list(draw())
+    if sum(one.numel() for one in first) <= KEPT_NUMBERS:
+        return lambda: iter(first)
+    return draw

@@ -142,9 +142,7 @@ def test_a_model_predicts_with_the_calibrator_that_it_carries(model_and_data):
     model.defaults = replace(model.defaults, calibration=to_json(TemperatureScaling(3.0)))
     assert torch.equal(predict(model, data, 5).probabilities, given.probabilities)
     assert predict(model, data, 5, calibrator=None).calibrated is None
-    with pytest.raises(
-        ValueError, match=r"TemperatureScaling, for output='classes', and output is"
-    ):
+    with pytest.raises(ValueError, match=r"TemperatureScaling, for output='classes', and"):
         predict(model, data, 5, output="labels")
 
 

@@ -128,7 +128,7 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
 
 
 def show_calibration(calibration: Mapping[str, Any]) -> None:
-    """Say how the probabilities were calibrated, and what chance alone would show as their error."""
+    """Say how the probabilities were calibrated, and what error chance alone would show."""
     if not calibration:
         return
     temperature = calibration.get("temperature")
@@ -136,8 +136,8 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
     print(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
     if "ece_floor" in calibration:
         print(
-            f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these test "
-            f"nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
+            f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these "
+            f"test nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
         )
 
 

@@ -150,6 +150,7 @@ def test_masks_that_are_not_a_split_are_refused(masks, message):
     [
         ({"labels": labels_of(30, 19)}, "class 1 has 19 usable nodes but per_class is 20"),
         ({"labels": torch.tensor([0, 2] * 30)}, "class 1 has 0 usable nodes"),
+        ({"labels": torch.tensor([1, 2] * 30)}, "classes count from 0: give labels - 1"),
         ({"labels": labels_of(30, 30)}, "val=500 and test=1000 ask for 1500 nodes but 20 usable"),
         ({"labels": torch.full((5,), -1)}, "labels has no labelled node"),
         ({"labels": torch.tensor([0, -2])}, "labels contains -2"),

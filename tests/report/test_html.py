@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from contracts.single_layers import one_pass
 from contracts.small_runs import CLASSES, NODES, train, write_graph
-from graphdrop import metrics
+from graphdrop import GCN, metrics
 from graphdrop.cli.report import gather
 from graphdrop.graph import Graph
-from graphdrop.report.collect import MEANS, _course
+from graphdrop.report.collect import MEANS, _course, _smoothing
 from graphdrop.report.html import embedded, packed, page, run_names, write_report
 from graphdrop.train import load
 
@@ -228,3 +229,11 @@ def test_settings_in_which_runs_differ_are_listed(runs):
 def test_a_packed_array_comes_back(kind):
     values = np.arange(5)
     assert (unpacked(packed(values, kind)) == values).all()
+
+
+def test_a_directed_chain_has_no_total_variation_and_a_report_all_the_same():
+    chain = torch.stack([torch.arange(5), torch.arange(1, 6)])
+    data = Data(x=torch.rand(6, 3), edge_index=chain)
+    found = _smoothing(GCN(3, 4, 2, 2, seed=1), data)
+    assert found["total variation"] == [None]
+    assert found["Dirichlet energy"][0] is not None

@@ -91,7 +91,7 @@ def random_per_class(
         if len(members) < per_class:
             raise ValueError(
                 f"class {label} has {len(members)} usable nodes but per_class is {per_class}: "
-                "lower per_class, or exclude fewer nodes"
+                f"lower per_class, or exclude fewer nodes{_from_one(label, members)}"
             )
     train_nodes = np.concatenate([members[:per_class] for members in groups])
     rest = np.concatenate([members[per_class:] for members in groups])
@@ -138,7 +138,7 @@ def random_fractions(
         if ends[0] == 0:
             raise ValueError(
                 f"class {label} has {len(members)} usable nodes, too few for a training node at "
-                f"train={train}: raise train, or drop the class"
+                f"train={train}: raise train, or drop the class{_from_one(label, members)}"
             )
         for nodes, piece in zip(parts, np.split(members, ends)[:3], strict=True):
             nodes.append(piece)
@@ -187,6 +187,11 @@ def _check_mask(argument: str, mask: Tensor) -> None:
             f"{argument} has shape {tuple(mask.shape)} and type {mask.dtype}: "
             "give a boolean mask with one entry per node"
         )
+
+
+def _from_one(label: int, members: NDArray[np.int64]) -> str:
+    """A hint for labels that are counted from 1."""
+    return "; classes count from 0: give labels - 1" if label == 0 and not len(members) else ""
 
 
 def _shuffled_classes(labels: Tensor, seed: int, exclude: Tensor | None) -> list[NDArray[np.int64]]:

@@ -25,6 +25,11 @@ def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
         raise ValueError(
             "edge_index must have shape [2, E], sources above destinations; "
             f"got {tuple(edge_index.shape)}"
+            + (
+                ": give edge_index.t()"
+                if edge_index.dim() == 2 and edge_index.shape[1] == 2
+                else ""
+            )
         )
     smallest, largest = 0, -1
     if edge_index.numel():

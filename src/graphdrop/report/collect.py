@@ -165,5 +165,13 @@ def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
             predict(model, data, 1)
         for output in outputs:
             for name, measure in SMOOTHING.items():
-                values[name].append(measure(output, data.edge_index))
+                values[name].append(_measured(measure, output, data.edge_index))
     return {name: plain(torch.tensor(row)) for name, row in values.items()}
+
+
+def _measured(measure: Measure, output: Tensor, edge_index: Tensor) -> Tensor:
+    """A measure, or NaN where a graph such as a directed chain has none."""
+    try:
+        return measure(output, edge_index)
+    except ValueError:
+        return torch.tensor(torch.nan)

@@ -130,7 +130,8 @@ def kill_at_random_moments(killable: Killable, npz: Path, folder: Path, kills: i
 
     moments = random.Random(0)
     killed, runs, reached = 0, 0, set()
-    while killed < kills:
+    # not all in the same place: where chance has it so, on a busy machine, there are more kills
+    while killed < kills or len(reached) < 2:
         # A run that gets to its end between two kills is compared, and the next one begins.
         out = folder / f"run{runs}"
         process = killable.start(*words_of(npz, out))
@@ -148,8 +149,7 @@ def kill_at_random_moments(killable: Killable, npz: Path, folder: Path, kills: i
     out = folder / f"run{runs}"
     assert killable.wait(killable.start(*words_of(npz, out))) == 0
     assert traces(out) == expected
-    # they were not all killed in the same place; a few kills may be, by chance
-    assert len(reached) > 1 or kills < 20
+    assert len(reached) > 1
 
 
 def test_a_run_killed_five_times_ends_with_the_same_bits(killable, npz, tmp_path):

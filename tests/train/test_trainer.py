@@ -13,8 +13,10 @@ from graphdrop.config import Method, differences, read, settle
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.estimators import REINFORCE
 from graphdrop.inference import predict
+from graphdrop.inference.predictive import NotFiniteError
 from graphdrop.nn import GCN
 from graphdrop.train import DivergedError, Trainer, archive, checkpoint, load
+from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
 
 
@@ -299,6 +301,47 @@ def test_weights_that_overflow_are_noticed_before_they_are_kept(tiny, settings_o
         fit(config, tiny, tmp_path / "run")
     kept = checkpoint.newest(tmp_path / "run", print)
     assert kept is None or all(tensor.isfinite().all() for tensor in kept[0].values())
+
+
+def test_a_prediction_that_overflows_is_divergence(tiny, settings_of):
+    trainer = Trainer(settings_of(), tiny, progress=Silent())
+
+    def overflows(*_):
+        raise NotFiniteError("the outputs of the network overflow")
+
+    trainer.predict = overflows
+    with pytest.raises(DivergedError, match=r"epoch 2: the outputs of the network overflow\. What"):
+        trainer.fit()
+
+
+@pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError])
+def test_an_error_that_is_no_divergence_reaches_the_user_as_it_is(tiny, settings_of, kind):
+    calls = []
+
+    def loss(outputs, targets):
+        calls.append(None)
+        if len(calls) == 3:
+            raise kind("mine")
+        return torch.nn.functional.cross_entropy(outputs, targets)
+
+    with pytest.raises(kind, match=r"^mine$") as error:
+        fit(settings_of(), tiny, loss=loss)
+    assert type(error.value) is kind
+    assert len(calls) == 3
+
+
+def test_an_error_that_a_parameter_has_caused_names_the_parameter(tiny, settings_of):
+    class Spoils(Callback):
+        def on_epoch(self, trainer, line):
+            trainer.model.layers[0].weight.data.fill_(math.nan)
+
+    def loss(outputs, targets):
+        if not outputs.isfinite().all():
+            raise ValueError("mine")
+        return torch.nn.functional.cross_entropy(outputs, targets)
+
+    with pytest.raises(DivergedError, match=r"epoch 2: layers\.0\.weight is not finite"):
+        fit(settings_of(), tiny, loss=loss, callbacks=[Spoils()])
 
 
 def test_resuming_refuses_other_settings_and_other_data(tiny, settings_of, tmp_path):

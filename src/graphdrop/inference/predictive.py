@@ -42,6 +42,10 @@ SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
 """What an output can be, and how its samples are summed up."""
 
 
+class NotFiniteError(ValueError):
+    """A prediction that has infinite or undefined numbers in it."""
+
+
 class Options(TypedDict, total=False):
     """What `predict` takes whatever the output is."""
 
@@ -153,7 +157,7 @@ def predict(
         outputs = map(calibrator.correct, outputs)
     answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
-        raise ValueError(_why_not_finite(model, data))
+        raise NotFiniteError(_why_not_finite(model, data))
     return _finished(answer, settings, calibrator)
 
 

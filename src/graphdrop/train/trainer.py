@@ -12,17 +12,14 @@ checkpoint ends as it would have ended.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 from torch_geometric.data import Data
 
 from graphdrop.config import Config
@@ -33,16 +30,16 @@ from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
-from graphdrop.train import checkpoint, folder, inputs, provenance
+from graphdrop.train import checkpoint, folder, inputs, keeping, provenance
 from graphdrop.train.agreement import disagreement
 from graphdrop.train.average import WeightAverage, check_averaged
 from graphdrop.train.calibrated import score_calibrated
 from graphdrop.train.callbacks import Callback, TensorBoard
+from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Progress
-from graphdrop.train.records import TrainingNote, header_note
-from graphdrop.train.result import DivergedError, Result, StoppedError
+from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.selection import Selection
 from graphdrop.train.tasks import Task, task_of
 from graphdrop.util.locks import folder_lock
@@ -50,12 +47,6 @@ from graphdrop.util.locks import folder_lock
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 SCORED = ("validation", "test")
-WHAT_TO_TRY = {
-    "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
-    "kl": "lower train.learning_rate or objective.kl_weight, or raise objective.warmup",
-    "l2": "lower train.learning_rate or objective.l2",
-    "agree": "lower train.learning_rate or objective.agree",
-}
 
 
 class Trainer:
@@ -143,7 +134,7 @@ class Trainer:
             try:
                 self.folder = folder.claim(run_folder, config, resume=resume)
                 if resume:
-                    self._restore(self.folder)
+                    keeping.restore(self, self.folder)
             except BaseException:
                 self._lock.close()
                 raise
@@ -210,27 +201,23 @@ class Trainer:
             callback.on_epoch(self, line)
         due = time.monotonic() - self._kept >= settings.checkpoint_seconds
         if self.folder is not None and (due or self.finished or self._stopping):
-            self._keep(self.folder)
+            keeping.keep(self, self.folder, round(time.monotonic() - self._started, 3))
+            self._kept = time.monotonic()
         if self._stopping and not self.finished:
             raise StoppedError(f"stopped after epoch {self.epoch}, as it was asked to")
 
     def _step(self) -> dict[str, float]:
         """One step of Adam; the terms of its loss by name."""
         self.model.train()
-        with self._working():
+        with watched(self):
             found, agree = self._pass()
             terms = self.objective(found.loss, found.tape, self.epoch) | agree
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
-        for name, value in values.items():
-            if not math.isfinite(value):
-                raise self._diverged(f"the term {name} is {value}", WHAT_TO_TRY[name])
+        check_terms(self, values)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
-        if not torch.isfinite(get_total_norm(list(gradients.values()))):
-            self._check_finite("the gradient of", gradients)
-            raise self._diverged("the gradient overflows", "lower train.learning_rate")
+        check_gradients(self)
         self.optimizer.step()
         if self.average is not None:
             self.average.take(self.current)
@@ -277,10 +264,10 @@ class Trainer:
 
     def _evaluate(self) -> dict[str, Any]:
         """Score the present state on the validation nodes, and keep it if it is the best."""
-        self._check_finite("", self.model.state_dict())
+        check_tensors(self, self.model.state_dict())
         rows, settings = self.rows["validation"], self.config.train
         targets = self.targets[rows]
-        with self._working():
+        with watched(self):
             prediction = self.predict(rows, settings.samples)
             quality, nll = self.task.quality(prediction, targets)
         if isinstance(prediction, Predictive):
@@ -298,7 +285,8 @@ class Trainer:
     def _conclude(self) -> Result:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
-        raw = {name: self.figures(name, self.predict(self.rows[name])) for name in SCORED}
+        with watched(self):
+            raw = {name: self.figures(name, self.predict(self.rows[name])) for name in SCORED}
         calibrates = self.config.predict.calibration != "none"
         found = score_calibrated(self, raw) if calibrates else {}
         self.seconds = round(time.monotonic() - self._started, 3)
@@ -315,97 +303,9 @@ class Trainer:
         for warning in result.warnings:
             self.progress.say(f"Note: {warning}.")
         if self.folder is not None:
-            about = self._provenance()
-            about["data"] |= {"name": self.dataset.name, "files": dict(self.dataset.checksums)}
-            seed = self.config.seed
-            folder.write_result(self.folder, {**result.as_json(), "seed": seed, **about})
-            selected = {"epoch": self.selection.epoch, **self._provenance()}
-            checkpoint.write_model(
-                self.folder / checkpoint.BEST, self.model, self.model.state_dict(), selected
-            )
+            keeping.conclude(self, self.folder, result)
         return result
 
     def figures(self, name: str, answer: Any) -> Any:
         """The task's figures of a prediction of one part of the split."""
         return self.task.figures(answer, self.targets[self.rows[name]], self.config)
-
-    def _provenance(self) -> dict[str, Any]:
-        return {
-            "data": {"sha256": self.fingerprint},
-            "versions": provenance.versions(),
-            "config": self.config.model_dump(mode="json"),
-        }
-
-    def _keep(self, path: Path) -> None:
-        """Write a checkpoint from which the run goes on as if it had never stopped."""
-        state = self.model.state_dict()
-        self._check_finite("", state)
-        self.journal.flush()
-        about = self._provenance()
-        if self.best:
-            selected = {"epoch": self.selection.epoch, **about}
-            checkpoint.write_model(path / checkpoint.BEST, self.model, self.best, selected)
-        states = {
-            "model": state,
-            "best": self.best,
-            "optimizer": checkpoint.optimizer_state(self.optimizer),
-            "average": self.average.state_dict() if self.average is not None else {},
-        }
-        header = {
-            "kind": "training",
-            "epoch": self.epoch,
-            "finished": self.finished,
-            "selection": asdict(self.selection),
-            "seconds": round(time.monotonic() - self._started, 3),
-            **about,
-        }
-        checkpoint.keep(path, checkpoint.joined(states), header)
-        self._kept = time.monotonic()
-
-    def _restore(self, path: Path) -> None:
-        contents = checkpoint.newest(path, self.progress.say)
-        if contents is None:
-            return
-        tensors, header = contents
-        note = header_note(TrainingNote, header, path / checkpoint.LAST)
-        if note.data.sha256 != self.fingerprint:
-            raise ValueError(
-                f"{path} was trained on other data than {self.dataset.name} is now: its features, "
-                "edges, labels or split have changed; give the same data, or another folder"
-            )
-        for package, version in provenance.versions().items():
-            if version != (then := note.versions.get(package)):
-                self.progress.say(f"{package} was {then} and is {version}: bits may differ")
-        states = checkpoint.parted(tensors)
-        checkpoint.load_state(self.model, states.get("model", {}), states.get("estimator"))
-        self.best = states.get("best", {})
-        moments = states.get("optimizer") or states.get("optimiser", {})  # so called before 0.2
-        checkpoint.restore_optimizer(self.optimizer, moments)
-        if self.average is not None:
-            self.average.load_state_dict(states.get("average", {}))
-        self.epoch, self.finished, self.seconds = note.epoch, note.finished, note.seconds
-        self.selection = Selection(**dict(note.selection))
-
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Once a step was made, a pass that fails means that the parameters went astray."""
-        try:
-            yield
-        except (ArithmeticError, ValueError) as error:
-            if self.epoch == 0:
-                raise
-            raise self._diverged(f"a pass failed ({error})", WHAT_TO_TRY["nll"]) from error
-
-    def _check_finite(self, what: str, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in tensors.items():
-            if not bool(torch.isfinite(tensor).all()):
-                problem = f"{what} {name} is not finite".strip()
-                raise self._diverged(problem, "lower train.learning_rate")
-
-    def _diverged(self, problem: str, advice: str) -> DivergedError:
-        left = ""
-        if self.folder is not None and (self.folder / checkpoint.LAST).exists():
-            left = f"; the last good checkpoint is {self.folder / checkpoint.LAST}"
-        return DivergedError(
-            f"training diverged in epoch {self.current}: {problem}. What to try: {advice}{left}"
-        )

@@ -1,0 +1,88 @@
+"""A run in its folder: the state from which it goes on, and the network that it selected."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphdrop.train import checkpoint, folder, provenance
+from graphdrop.train.divergence import check_tensors
+from graphdrop.train.records import TrainingNote, header_note
+from graphdrop.train.result import Result
+from graphdrop.train.selection import Selection
+
+if TYPE_CHECKING:
+    from graphdrop.train.trainer import Trainer
+
+
+def keep(trainer: Trainer, path: Path, seconds: float) -> None:
+    """Write a checkpoint from which the run goes on as if it had never stopped."""
+    state = trainer.model.state_dict()
+    check_tensors(trainer, state)
+    trainer.journal.flush()
+    about = origin(trainer)
+    if trainer.best:
+        selected = {"epoch": trainer.selection.epoch, **about}
+        checkpoint.write_model(path / checkpoint.BEST, trainer.model, trainer.best, selected)
+    states = {
+        "model": state,
+        "best": trainer.best,
+        "optimizer": checkpoint.optimizer_state(trainer.optimizer),
+        "average": trainer.average.state_dict() if trainer.average is not None else {},
+    }
+    header = {
+        "kind": "training",
+        "epoch": trainer.epoch,
+        "finished": trainer.finished,
+        "selection": asdict(trainer.selection),
+        "seconds": seconds,
+        **about,
+    }
+    checkpoint.keep(path, checkpoint.joined(states), header)
+
+
+def restore(trainer: Trainer, path: Path) -> None:
+    """Give a new trainer the state of the newest whole checkpoint in a folder, if there is one."""
+    contents = checkpoint.newest(path, trainer.progress.say)
+    if contents is None:
+        return
+    tensors, header = contents
+    note = header_note(TrainingNote, header, path / checkpoint.LAST)
+    if note.data.sha256 != trainer.fingerprint:
+        raise ValueError(
+            f"{path} was trained on other data than {trainer.dataset.name} is now: its features, "
+            "edges, labels or split have changed; give the same data, or another folder"
+        )
+    for package, version in provenance.versions().items():
+        if version != (then := note.versions.get(package)):
+            trainer.progress.say(f"{package} was {then} and is {version}: bits may differ")
+    states = checkpoint.parted(tensors)
+    checkpoint.load_state(trainer.model, states.get("model", {}), states.get("estimator"))
+    trainer.best = states.get("best", {})
+    moments = states.get("optimizer") or states.get("optimiser", {})  # so called before 0.2
+    checkpoint.restore_optimizer(trainer.optimizer, moments)
+    if trainer.average is not None:
+        trainer.average.load_state_dict(states.get("average", {}))
+    trainer.epoch, trainer.finished, trainer.seconds = note.epoch, note.finished, note.seconds
+    trainer.selection = Selection(**dict(note.selection))
+
+
+def conclude(trainer: Trainer, path: Path, result: Result) -> None:
+    """Write the result of a run, and the selected network as it predicts in the end."""
+    about = origin(trainer)
+    data = {**about["data"], "name": trainer.dataset.name, "files": dict(trainer.dataset.checksums)}
+    written = {**result.as_json(), "seed": trainer.config.seed, **about, "data": data}
+    folder.write_result(path, written)
+    selected = {"epoch": trainer.selection.epoch, **about}
+    state = trainer.model.state_dict()
+    checkpoint.write_model(path / checkpoint.BEST, trainer.model, state, selected)
+
+
+def origin(trainer: Trainer) -> dict[str, Any]:
+    """Where a run's figures come from: data, versions and settings."""
+    return {
+        "data": {"sha256": trainer.fingerprint},
+        "versions": provenance.versions(),
+        "config": trainer.config.model_dump(mode="json"),
+    }

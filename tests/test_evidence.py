@@ -9,8 +9,8 @@ import pytest
 
 from contracts import committed
 from graphdrop.experiments import recipe as recipes
-from graphdrop.experiments.contest import outcome
 from graphdrop.experiments.search import read_search
+from graphdrop.experiments.search_ranking import outcome
 from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]

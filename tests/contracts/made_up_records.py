@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from graphdrop.experiments.edge_rates import KINDS
-from graphdrop.experiments.found import Found, in_store
 from graphdrop.experiments.keys import run_key, settled
-from graphdrop.experiments.left_out import LeftOut
+from graphdrop.experiments.left_out_class import LeftOut
 from graphdrop.experiments.measures import AXES, BINS, COVERAGES
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.store import Store
+from graphdrop.experiments.target_runs import TargetRuns, in_store
 
 
 def record_of(config, accuracy: float, *, watch: bool = False) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def fill(store: Store, target: str, *, quick: bool = False, runs: int = 2) -> No
                 store.append(record)
 
 
-def found_in(store: Store, target: str, **options: Any) -> Found:
+def found_in(store: Store, target: str, **options: Any) -> TargetRuns:
     """What rendering gets of a target with two seeds a cell."""
     recipe = read_recipe(f"{target}-paper")
     cells = [in_store(cell, store, watch=recipe.watch) for cell in recipe.cells(runs=2)]
-    return Found(target, recipe, "paper", False, cells, **options)
+    return TargetRuns(target, recipe, "paper", False, cells, **options)

@@ -13,7 +13,7 @@ from graphdrop.experiments.edge_rates import (
     kinds_of_edges,
     separation,
 )
-from graphdrop.experiments.perform import perform
+from graphdrop.experiments.single_run import run_config
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
 
@@ -37,7 +37,7 @@ def test_separation_is_the_chance_of_being_kept_more():
 @pytest.mark.parametrize("method", ["GCN-BBGDC-AMORTISED", "GCN-BBDE-LOCAL"])
 def test_a_record_has_the_rates_of_the_selected_network(tiny_config, method):
     config = tiny_config(model={"method": method, "layers": 2, "hidden": 4})
-    found = perform(config)["edge_rates"]
+    found = run_config(config)["edge_rates"]
     dataset = load_dataset("synthetic")
     trainer = Trainer(config, dataset, progress=Silent())
     trainer.fit()
@@ -57,4 +57,4 @@ def test_a_record_has_the_rates_of_the_selected_network(tiny_config, method):
 def test_one_rate_for_all_edges_has_no_kinds(tiny_config):
     trainer = Trainer(tiny_config(), load_dataset("synthetic"), progress=Silent())
     assert edge_rates(trainer) is None
-    assert "edge_rates" not in perform(tiny_config())
+    assert "edge_rates" not in run_config(tiny_config())

@@ -4,9 +4,9 @@ import pytest
 
 from graphdrop.config import Config
 from graphdrop.experiments import recipe as recipes
-from graphdrop.experiments.found import paper
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.recipe import Recipe, read_recipe
+from graphdrop.experiments.target_runs import paper
 from graphdrop.experiments.targets import WITH_RUNS
 
 

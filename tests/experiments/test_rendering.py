@@ -6,11 +6,11 @@ import pytest
 
 from contracts.made_up_records import fill, found_in, record_of
 from graphdrop.experiments import rendering
-from graphdrop.experiments.found import paper
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.measures import AXES
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.store import Store
+from graphdrop.experiments.target_runs import paper
 from graphdrop.experiments.targets import WITH_RUNS, Request, reproduce, targets_of
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.report.tables import MINUS

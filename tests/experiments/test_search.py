@@ -9,17 +9,17 @@ import pytest
 
 from graphdrop.config import explained
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.experiments import Store, contest
+from graphdrop.experiments import Store, search_ranking
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments import search as searches
-from graphdrop.experiments.contest import outcome
 from graphdrop.experiments.display import Line, LiveTable
 from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.perform import perform
 from graphdrop.experiments.recipe import Recipe, read_recipe
 from graphdrop.experiments.search import checked_search, read_search
+from graphdrop.experiments.search_ranking import outcome
+from graphdrop.experiments.search_results import fragment, table
+from graphdrop.experiments.single_run import run_config
 from graphdrop.experiments.spaces import Space, draw
-from graphdrop.experiments.winners import fragment, table
 
 KEPT = {"key", "seed", "config", "data", "versions", "validation", "epochs", "selected_epoch"}
 KEPT |= {"drop_rates", "seconds", "seconds_per_epoch", "peak_megabytes"}
@@ -198,16 +198,16 @@ def test_by_halves_a_run_that_swings_does_not_win():
 
 
 def test_what_cannot_be_scored_by_halves_is_refused_before_any_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(contest, "run_cells", lambda *_, **__: pytest.fail("a run was made"))
+    monkeypatch.setattr(search_ranking, "run_cells", lambda *_, **__: pytest.fail("a run was made"))
     search, store = made(score="halves"), Store(tmp_path)
     cell = search.cells()[0]
     store.append(record(0.8, key=cell.trials[2].keys[0], seed=50))
     with pytest.raises(ValueError, match="take the lines without accuracy_by_halves out"):
-        contest.compete(search, [cell], store, jobs=1)
+        search_ranking.compete(search, [cell], store, jobs=1)
     chosen = {"choose": {"train.select": ["accuracy", "nll"]}}
     search = made(score="halves", spaces=[*SEARCH["spaces"], chosen])
     with pytest.raises(ValueError, match="states chosen by their accuracy"):
-        contest.compete(search, search.cells(), Store(tmp_path / "none"), jobs=1)
+        search_ranking.compete(search, search.cells(), Store(tmp_path / "none"), jobs=1)
 
 
 def test_a_run_that_diverged_is_the_worst_and_not_the_end():
@@ -247,7 +247,7 @@ def write_graph(path, *, scrambled: bool):
 
 def test_a_blind_run_does_not_depend_on_the_labels_of_test_nodes(tmp_path, tiny_config):
     records = [
-        perform(
+        run_config(
             tiny_config(data={"dataset": write_graph(tmp_path / name, scrambled=scrambled)}),
             blind=True,
         )
@@ -357,9 +357,9 @@ def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monke
                 score = config.model.dropout - 0.01 * (config.model.norm == "row")
                 store.append(record(score, key=key))
 
-    monkeypatch.setattr(contest, "run_cells", run_cells)
+    monkeypatch.setattr(search_ranking, "run_cells", run_cells)
     cells = search.cells()[:1]
-    contest.compete(search, cells, store, jobs=1)
+    search_ranking.compete(search, cells, store, jobs=1)
     drawn = [(t.drawn["model.dropout"], t.drawn["model.norm"]) for t in cells[0].trials]
     assert asked[:5] == [(50, *one) for one in drawn]
     best, second, *_ = sorted(drawn, key=lambda one: one[0] - 0.01 * (one[1] == "row"))[::-1]

@@ -12,9 +12,9 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import aggregate
+from graphdrop.kernels.draw_counts import PIECE
 from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, draw_sums
-from graphdrop.kernels.tally import PIECE
 
 FEATURES = (1, 2, 3, 16, 33, 100)
 CERTAIN = 40.0  # the logit of a keep probability that rounds to 1

@@ -17,7 +17,7 @@ from matplotlib.patches import StepPatch
 from scipy import stats
 
 from graphdrop.report.figures import Curve, Panel, draw_figure, mean_and_band, save_figure
-from graphdrop.report.look import COLOURS
+from graphdrop.report.plot_style import COLOURS
 
 X = [0.1, 0.3, 0.5, 0.7, 0.9]
 NAN = math.nan

@@ -14,7 +14,7 @@ from graphdrop import ARM, GCN, GraphDropConnect, LearnedRate, Trainer, attach, 
 from graphdrop.estimators import REINFORCE
 from graphdrop.nn import SampledGCNConv, sampled
 from graphdrop.samplers import Draw
-from graphdrop.train.agreement import disagreement
+from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.progress import Silent
 
 FEATURES, CLASSES = 30, 3
@@ -154,7 +154,9 @@ def test_agreement_and_several_passes_have_the_terms_of_their_formula(tiny, sett
     logits = list(engine.samples(data, draws, training=True))
     nll = sum(cross_entropy(one[train], data.y[train]) for one in logits) / 3
     assert line["nll"] == pytest.approx(float(nll.detach()), rel=1e-4)
-    assert line["agree"] == pytest.approx(0.7 * float(disagreement(logits, 0.4).detach()), rel=1e-4)
+    assert line["agree"] == pytest.approx(
+        0.7 * float(consistency_loss(logits, 0.4).detach()), rel=1e-4
+    )
     assert line["agree"] > 0.0
 
 

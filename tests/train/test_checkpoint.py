@@ -8,7 +8,7 @@ import torch
 from graphdrop import load, save
 from graphdrop.nn.methods import Blueprint
 from graphdrop.train import checkpoint
-from graphdrop.train.archive import DamagedError
+from graphdrop.train.tensor_file import DamagedError
 
 
 def keep(folder: Path, epoch: int) -> None:

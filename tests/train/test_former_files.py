@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphdrop import Trainer, load, predict
-from graphdrop.train import archive, checkpoint
+from graphdrop.train import checkpoint, tensor_file
 from graphdrop.train.progress import Silent
 
 
@@ -23,20 +23,20 @@ def former_archive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return json.dumps({k: v for k, v in value.items() if k != "format"}, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "json", SimpleNamespace(dumps=dumps, loads=json.loads))
+        patch.setattr(tensor_file, "json", SimpleNamespace(dumps=dumps, loads=json.loads))
         yield
 
 
 def made_former(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's folder as the former version left it."""
-    tensors, header = archive.read(folder / checkpoint.BEST)
+    tensors, header = tensor_file.read(folder / checkpoint.BEST)
     blueprint = header["blueprint"]
     for name in ("in", "out"):
         blueprint[f"{name}_features"] = blueprint.pop(f"{name}_channels")
     for name in ("format", "defaults", "estimator"):
         del header[name]
     tensors = {n: t for n, t in tensors.items() if not n.startswith("estimator.")}
-    states, last = archive.read(folder / checkpoint.LAST)
+    states, last = tensor_file.read(folder / checkpoint.LAST)
     renamed = {
         name.replace("model/estimator.", "estimator/").replace("optimizer/", "optimiser/"): tensor
         for name, tensor in states.items()
@@ -45,9 +45,9 @@ def made_former(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert renamed.keys() != states.keys()
     del last["format"]
     with former_archive(monkeypatch):
-        archive.write(folder / checkpoint.BEST, tensors, header)
-        archive.write(folder / checkpoint.LAST, renamed, last)
-    assert "format" not in archive.read(folder / checkpoint.BEST)[1]
+        tensor_file.write(folder / checkpoint.BEST, tensors, header)
+        tensor_file.write(folder / checkpoint.LAST, renamed, last)
+    assert "format" not in tensor_file.read(folder / checkpoint.BEST)[1]
 
 
 def test_the_network_of_a_former_run_predicts_as_it_did(tiny, settings_of, tmp_path, monkeypatch):

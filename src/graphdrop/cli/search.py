@@ -47,7 +47,7 @@ def search(
     RESULTS/searches/TARGET.jsonl: a search that was stopped or killed goes on with the same
     command. A recipe that says found = "TARGET" takes the winners from recipes/found/TARGET.toml.
     """
-    from graphdrop.experiments import Store, contest, recipe, winners  # noqa: PLC0415 - needs torch
+    from graphdrop.experiments import Store, recipe, search_ranking, search_results  # noqa: PLC0415
     from graphdrop.experiments.search import read_search  # noqa: PLC0415
     from graphdrop.util.files import replace_file  # noqa: PLC0415
 
@@ -63,21 +63,21 @@ def search(
     if not render_only:
         chosen = recipe.only(cells, dataset or [], method or [])
         try:
-            contest.compete(plan, chosen, store, jobs or cores())
+            search_ranking.compete(plan, chosen, store, jobs or cores())
         except KeyboardInterrupt:
             print("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
             raise typer.Exit(130) from None
         except RuntimeError as error:
             raise ValueError(str(error)) from error
-    outcomes = [contest.outcome(plan, cell, store.records()) for cell in cells]
-    table = winners.table(plan, outcomes)
+    outcomes = [search_ranking.outcome(plan, cell, store.records()) for cell in cells]
+    table = search_results.table(plan, outcomes)
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     console.print(table.to_rich())
     page = store.folder / f"{target}.md"
     store.folder.mkdir(parents=True, exist_ok=True)
     replace_file(page, table.to_markdown().encode())
     if out is not None:
-        replace_file(out, winners.fragment(plan, target, outcomes).encode())
+        replace_file(out, search_results.fragment(plan, target, outcomes).encode())
     print(f"{target}: {', '.join(str(path) for path in (store.path, page, out) if path)}")
 
 

@@ -19,8 +19,8 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.data.archive import Archive, Use
 from graphdrop.data.matrices import check_columns, checked_csr, feature_tensor
+from graphdrop.data.npz_archive import Archive, Use
 from graphdrop.util.memory import most_bytes
 
 _MASKS: Final = ("train_masks", "val_masks", "test_masks")

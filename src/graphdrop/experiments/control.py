@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graphdrop.experiments.found import Found
 from graphdrop.experiments.rendering import Rendering, cell_lines, in_words, paired
+from graphdrop.experiments.target_runs import TargetRuns
 from graphdrop.report.tables import Table
 
 
-def learned_and_fixed(found: Found) -> Rendering:
+def learned_and_fixed(found: TargetRuns) -> Rendering:
     """Accuracy of every row; and the first row, whose rate is learned, minus each of the others."""
     learned, *fixed = (row.name for row in found.recipe.rows)
     columns = found.columns()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graphdrop import config as settings
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
-from graphdrop.experiments.left_out import LeftOut
+from graphdrop.experiments.left_out_class import LeftOut
 
 Values = dict[str, dict[str, Any]]
 OWN_SPLIT = "run"

@@ -13,9 +13,9 @@ import numpy as np
 
 from graphdrop.data import load_dataset
 from graphdrop.data.sources import UnavailableError
-from graphdrop.experiments.found import CellRuns, Found, paper
 from graphdrop.experiments.measures import BINS, COVERAGES
 from graphdrop.experiments.store import Record
+from graphdrop.experiments.target_runs import CellRuns, TargetRuns, paper
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.report.figures import Curve, Panel, draw_figure, save_figure
 from graphdrop.report.schematics import draw_schematics
@@ -69,13 +69,13 @@ def sampled(record: Record) -> Mapping[str, float]:
     return scores
 
 
-def accuracies(found: Found) -> Rendering:
+def accuracies(found: TargetRuns) -> Rendering:
     """Accuracy of every row on every dataset at every depth; and how much of it is over-fitting."""
     columns = found.columns()
     names = [in_words(column) for column in columns]
 
     def table(
-        title: str, cell: Callable[[Found, str, str], tuple[str, ...]], but_for: str = ""
+        title: str, cell: Callable[[TargetRuns, str, str], tuple[str, ...]], but_for: str = ""
     ) -> Table:
         rows = [
             (row.name, [cell(found, row.name, column) for column in columns])
@@ -92,14 +92,14 @@ def accuracies(found: Found) -> Rendering:
     return Rendering(tables)
 
 
-def cell_lines(found: Found, row: str, column: str) -> tuple[str, ...]:
+def cell_lines(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     """Accuracy of a cell's runs beside the paper's."""
     runs = found.at(row, column)
     lines = beside_paper(runs.figures(accuracy), found.printed(row, column))
     return (*lines, f"{runs.diverged} diverged") if runs.diverged else lines
 
 
-def paired(found: Found, row: str, other: str, column: str) -> tuple[str, ...]:
+def paired(found: TargetRuns, row: str, other: str, column: str) -> tuple[str, ...]:
     """A row's accuracy minus another's, seed by seed (points)."""
     own, others = (
         {record["seed"]: accuracy(record) for record in found.at(name, column).records}
@@ -108,7 +108,7 @@ def paired(found: Found, row: str, other: str, column: str) -> tuple[str, ...]:
     return beside_paper([own[seed] - others[seed] for seed in own if seed in others], [])
 
 
-def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
+def _gap(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     return beside_paper(
         found.at(row, column).figures(
             lambda record: 100 * (record["train"]["accuracy"] - record["test"]["accuracy"])
@@ -117,7 +117,7 @@ def _gap(found: Found, row: str, column: str) -> tuple[str, ...]:
     )
 
 
-def _difference(found: Found, row: str, column: str) -> tuple[str, ...]:
+def _difference(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     return paired(found, row, BASELINE, column)
 
 
@@ -127,7 +127,7 @@ def in_words(column: str) -> str:
     return f"{dataset}, {layers} layers"
 
 
-def blocks(found: Found) -> Rendering:
+def blocks(found: TargetRuns) -> Rendering:
     """Accuracy, seconds per epoch and peak memory by the number of blocks."""
     return figures_by_row(
         found,
@@ -138,7 +138,7 @@ def blocks(found: Found) -> Rendering:
     )
 
 
-def variants(found: Found, others: Measured | None = None) -> Rendering:
+def variants(found: TargetRuns, others: Measured | None = None) -> Rendering:
     """Accuracy, NLL, calibration and drop rate of each variant, and what else is asked for."""
     return figures_by_row(
         found,
@@ -155,7 +155,7 @@ def _mean_drop(record: Record) -> float:
     return statistics.fmean(rate for rate in record["drop_rates"] if rate is not None)
 
 
-def figures_by_row(found: Found, others: Measured) -> Rendering:
+def figures_by_row(found: TargetRuns, others: Measured) -> Rendering:
     """A table with a line per cell: its accuracy, and other figures with so many digits."""
     rows = []
     for runs in found.cells:
@@ -166,7 +166,7 @@ def figures_by_row(found: Found, others: Measured) -> Rendering:
     return Rendering({found.target: Table(found.title, names, rows, found.note())})
 
 
-def uncertainty(found: Found) -> Rendering:
+def uncertainty(found: TargetRuns) -> Rendering:
     """PAvPU over thresholds, reliability and risk-coverage; and the scores in a table."""
     scores = figures_by_row(
         found,
@@ -229,7 +229,7 @@ def limits_of(curves: Sequence[Curve], most: float) -> tuple[float, float]:
     return max(0.0, low - margin), min(most, high + margin)
 
 
-def depth(found: Found) -> Rendering:
+def depth(found: TargetRuns) -> Rendering:
     """Accuracy against depth, a curve per method, one panel per dataset."""
     panels = []
     for dataset in found.recipe.datasets:
@@ -247,7 +247,7 @@ def depth(found: Found) -> Rendering:
     return Rendering(accuracies(found).tables, figure_of(found, panels))
 
 
-def smoothing(found: Found) -> Rendering:
+def smoothing(found: TargetRuns) -> Rendering:
     """Normalized total variation of each hidden layer during training, a panel per method."""
     panels = []
     for runs in found.cells:
@@ -279,7 +279,7 @@ def _course(name: str, runs: Sequence[tuple[Sequence[int], Sequence[float | None
     return Curve(name, epochs, by_run)
 
 
-def local(found: Found) -> Rendering:
+def local(found: TargetRuns) -> Rendering:
     """The scores of global and local rates, and the course of their KL to its end."""
     curves = []
     for runs in found.cells:
@@ -293,7 +293,7 @@ def local(found: Found) -> Rendering:
 
 
 def figure_of(
-    found: Found, panels: Sequence[Panel], columns: int | None = None
+    found: TargetRuns, panels: Sequence[Panel], columns: int | None = None
 ) -> dict[str, Figure]:
     """The target's figure by its name; none without panels."""
     if not panels:

@@ -24,7 +24,7 @@ from typing import Any
 from graphdrop.config import Config
 from graphdrop.experiments.display import Display, Silent
 from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.perform import perform
+from graphdrop.experiments.single_run import run_config
 from graphdrop.experiments.store import RUNS, Record, Store
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -201,7 +201,7 @@ def _work(connection: Connection[Any, Any], folder: Path, file: str = RUNS) -> N
             if task.key not in store.records():
                 try:
                     options = {"watch": task.watch, "blind": task.blind}
-                    store.append(perform(task.config, **options, on_epoch=tell))
+                    store.append(run_config(task.config, **options, on_epoch=tell))
                 except (ValueError, OSError) as error:  # such as data that cannot be had
                     connection.send(("failed", str(error)))
                     continue

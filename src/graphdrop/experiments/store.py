@@ -28,7 +28,7 @@ Course = dict[str, Any]
 
 
 class RunLine(BaseModel):
-    """What a line must have the types of; what it means, `perform` says."""
+    """What a line must have the types of; what it means, `run_config` says."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

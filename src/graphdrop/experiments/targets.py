@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdrop.experiments import beyond, control, rendering
+from graphdrop.experiments import control, extensions, rendering
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
-from graphdrop.experiments.found import Found, in_store
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.rendering import Rendering
 from graphdrop.experiments.runner import run_cells
 from graphdrop.experiments.store import Store
+from graphdrop.experiments.target_runs import TargetRuns, in_store
 from graphdrop.metrics import ThresholdAxis
 
 QUICK = "quick"
-WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
+WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "table1": rendering.accuracies,
     "table2": rendering.accuracies,
     "table3": rendering.blocks,
@@ -29,9 +29,9 @@ WITH_RUNS: dict[str, Callable[[Found], Rendering]] = {
     "fig-depth": rendering.depth,
     "local": rendering.local,
     "ablation": rendering.variants,
-    "amortised": beyond.amortised,
-    "general": beyond.general,
-    "ood": beyond.out_of_distribution,
+    "amortised": extensions.amortised,
+    "general": extensions.general,
+    "ood": extensions.out_of_distribution,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,
@@ -83,7 +83,7 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
         if not request.render_only:
             _make(target, recipe, store, request)
         cells = recipe.cells(runs=request.runs, quick=request.quick)
-        found = Found(
+        found = TargetRuns(
             target,
             recipe,
             request.recipe,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference.display import html_table, most_uncertain, table
-from graphdrop.inference.running import Histogram, Moments
+from graphdrop.inference.running_sums import Histogram, Moments
 from graphdrop.inference.uncertainty import Uncertainty
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference.rejection import Rejection, most_certain
-from graphdrop.inference.running import Moments, check_level
+from graphdrop.inference.running_sums import Moments, check_level
 
 
 @dataclass(frozen=True, eq=False, repr=False)

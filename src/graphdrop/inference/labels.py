@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphdrop.inference.running import Histogram, Moments
+from graphdrop.inference.running_sums import Histogram, Moments
 from graphdrop.inference.uncertainty import Uncertainty
 
 

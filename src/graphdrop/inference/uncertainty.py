@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from graphdrop.inference.rejection import Rejection, most_certain
-from graphdrop.inference.running import central_interval
+from graphdrop.inference.running_sums import central_interval
 
 
 class Uncertainty(ABC):

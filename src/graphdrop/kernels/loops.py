@@ -27,7 +27,7 @@ from graphdrop.kernels import channels, lanes, multipliers, tiles
 from graphdrop.kernels.channels import Constant
 from graphdrop.kernels.multipliers import accumulate, accumulate_slope, is_per_edge
 from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
-from graphdrop.util.private import private_folder
+from graphdrop.util.private_folder import private_folder
 
 RUN = 512
 AHEAD = 16  # edges between asking for a row and using it

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphdrop import draws
 from graphdrop.draws import LARGEST, Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalization
-from graphdrop.kernels import loops, passes, tally
+from graphdrop.kernels import draw_counts, loops, passes
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
@@ -182,11 +182,11 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
     """The same, without ever storing a draw."""
     count = mask.draws_per_edge(features)
     per_edge = threshold.dim() == 1
-    sums = np.zeros((tally.CHUNKS, 3), dtype=np.int64)
+    sums = np.zeros((draw_counts.CHUNKS, 3), dtype=np.int64)
     each = np.zeros((len(read.destination) if per_edge else 0, 3), dtype=np.int64)
     passes.enter()
     with passes.one_at_a_time():
-        tally.tally(
+        draw_counts.count_all_draws(
             (0,) * (count if 1 <= count <= 2 else LANES),
             read.destination.numpy(),
             read.source.numpy(),

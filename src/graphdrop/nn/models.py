@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
-from graphdrop.nn.between import BetweenLayers, Jump, Residual
 from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described
@@ -22,6 +21,7 @@ from graphdrop.nn.norms import Norm
 from graphdrop.nn.plan import SharedProduct, convolve_several, layer_passes
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
+from graphdrop.nn.skip_connections import Jump, Residual, SkipConnections
 from graphdrop.nn.state import buffers_kept
 from graphdrop.samplers import Draw, DropOut, Sampler
 
@@ -117,7 +117,7 @@ class GCN(KeepsStream, SampledModel):
         )
         for layer in self._convs:
             layer.stream = layer.estimator = None  # the network has those of all its layers
-        self.between = BetweenLayers(widths, out_channels, residual, norm, jk)
+        self.between = SkipConnections(widths, out_channels, residual, norm, jk)
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator
         self.defaults = PredictionDefaults()

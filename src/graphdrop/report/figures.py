@@ -23,13 +23,13 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy import stats
 
-from graphdrop.report.look import (
+from graphdrop.report.plot_style import (
     COLOURS,
     FAINT,
     GREY,
     ONE_COLUMN,
     TWO_COLUMNS,
-    print_look,
+    print_style,
     save_figure,
 )
 
@@ -199,7 +199,7 @@ def draw_figure(
     if columns is None:
         columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
-    with print_look():
+    with print_style():
         width = ONE_COLUMN if columns == 1 else TWO_COLUMNS
         figure = Figure(figsize=(width, rows * _PANEL_HEIGHT))
         grid = figure.add_gridspec(rows, columns)

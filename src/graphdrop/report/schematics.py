@@ -22,7 +22,7 @@ from graphdrop.draws import multipliers
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels.reference import draw_values
 from graphdrop.rates import FixedRate
-from graphdrop.report.look import COLOURS, GREY, INK, ONE_COLUMN, TWO_COLUMNS, print_look
+from graphdrop.report.plot_style import COLOURS, GREY, INK, ONE_COLUMN, TWO_COLUMNS, print_style
 from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES = 4, 2
@@ -116,7 +116,7 @@ def draw_schematics(seed: int = 0) -> dict[str, Figure]:
             _draw_layer(axes, name, drawn[name], graph, kept[name])
         return figure
 
-    with print_look():
+    with print_style():
         return {"all": panels(list(drawn), 3)} | {name: panels([name], 2) for name in drawn}
 
 

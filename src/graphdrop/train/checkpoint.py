@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from graphdrop.config import Config
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import sampled
-from graphdrop.train import archive
-from graphdrop.train.building import build_model, describe_model
+from graphdrop.train import tensor_file
+from graphdrop.train.model_description import build_model, describe_model
 from graphdrop.train.provenance import versions
 from graphdrop.train.records import ModelNote, header_note
 
@@ -30,11 +30,11 @@ Contents = tuple[dict[str, Tensor], dict[str, Any]]
 def keep(folder: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Write the newest checkpoint of a run; the one before it stays."""
     beside = folder / f"new-{LAST}"
-    archive.write(beside, tensors, header)
+    tensor_file.write(beside, tensors, header)
     if (folder / LAST).exists():
         (folder / LAST).replace(folder / PREVIOUS)
     beside.replace(folder / LAST)
-    archive.sync_folder(folder)
+    tensor_file.sync_folder(folder)
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
@@ -47,10 +47,10 @@ def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
     for name in (LAST, PREVIOUS):
         path = folder / name
         try:
-            contents = archive.read(path)
+            contents = tensor_file.read(path)
         except FileNotFoundError:
             continue
-        except archive.DamagedError as error:
+        except tensor_file.DamagedError as error:
             problems.append(str(error))
             continue
         if problems:
@@ -59,7 +59,7 @@ def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
             say(f"{problems[0]}: going on from {name}, after epoch {epoch}")
         return contents
     if problems:
-        raise archive.DamagedError(
+        raise tensor_file.DamagedError(
             f"{'; '.join(problems)}: no checkpoint is left, so start anew in another folder"
         )
     return None
@@ -82,7 +82,7 @@ def write_model(
 ) -> None:
     """`save`, for a state that is not the model's present one."""
     about = {"defaults": sampled(model).defaults.as_json(), "versions": versions()}
-    archive.write(path, state, {**header, **describe_model(model), **about})
+    tensor_file.write(path, state, {**header, **describe_model(model), **about})
 
 
 def load(path: str | Path, model: nn.Module | None = None) -> Any:
@@ -108,7 +108,7 @@ def load_with_header(
             f"{path} is not there: give a file that graphdrop.save wrote, or the folder of a run "
             "that has got as far as its first evaluation"
         )
-    tensors, header = archive.read(path)
+    tensors, header = tensor_file.read(path)
     header_note(ModelNote, header, path)
     if header["kind"] == "training":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
@@ -116,7 +116,7 @@ def load_with_header(
         model = build_model(path, header, model)
         sampled(model).defaults = _defaults(header)
     except (KeyError, TypeError, ValidationError) as error:
-        raise archive.DamagedError(
+        raise tensor_file.DamagedError(
             f"the header of {path} does not describe a network ({error}): save it again"
         ) from error
     load_state(model, tensors)
@@ -187,7 +187,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
                 raise ValueError(f"the moments of parameter {number} have another shape")
         optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
     except (ValueError, IndexError, KeyError) as error:
-        raise archive.DamagedError(
+        raise tensor_file.DamagedError(
             f"the checkpoint's moments are not those of this optimizer ({error}): start anew in "
             "another folder"
         ) from error

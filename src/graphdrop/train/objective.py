@@ -1,7 +1,7 @@
 r"""What training minimises, term by term.
 
     mean NLL on labelled nodes + warmup(epoch) * kl_weight * sum_l KL_l + l2 * sum_l c_l ||M_l||^2
-        + agree * disagreement of samples
+        + agree * consistency loss of the samples
 
 `M_l` has the weights and biases of layer `l`; `c_l` comes from the keep probability `pi_l` that the
 pass has drawn, so the gradient of the last term reaches the rate as well. What a model has

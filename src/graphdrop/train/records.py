@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphdrop.train.archive import DamagedError
+from graphdrop.train.tensor_file import DamagedError
 
 Count = Annotated[int, Field(ge=0)]
 Model = TypeVar("Model", bound=BaseModel)

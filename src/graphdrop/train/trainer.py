@@ -31,17 +31,17 @@ from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
 from graphdrop.train import checkpoint, folder, inputs, keeping, provenance
-from graphdrop.train.agreement import disagreement
-from graphdrop.train.average import WeightAverage, check_averaged
-from graphdrop.train.calibrated import score_calibrated
 from graphdrop.train.callbacks import Callback, TensorBoard
+from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
+from graphdrop.train.post_hoc_calibration import score_calibrated
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.selection import Selection
 from graphdrop.train.tasks import Task, task_of
+from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
 from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -115,8 +115,8 @@ class Trainer:
         make = optimizer or (lambda parameters: torch.optim.Adam(parameters, rate, fused=True))
         self.optimizer = make(self.model.parameters())
         if decay:
-            check_averaged(self.model)
-        self.average = WeightAverage(self.model, decay) if decay else None
+            check_ema_buffers(self.model)
+        self.average = WeightEMA(self.model, decay) if decay else None
 
         self.epoch = self.current = 0
         self.finished = self._stopping = False
@@ -239,7 +239,7 @@ class Trainer:
             labelled = [self.task.decode(one, train) for one in labelled]
             loss = torch.stack([self._loss(one, self.labels) for one in labelled]).mean()
             if settings.agree:
-                agreed.append(settings.agree * disagreement(logits, settings.sharpen))
+                agreed.append(settings.agree * consistency_loss(logits, settings.sharpen))
                 loss = loss + agreed[-1]
             return loss
 

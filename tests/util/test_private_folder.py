@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdrop.util.private import private_folder
+from graphdrop.util.private_folder import private_folder
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from graphdrop.experiments.contest import Outcome, Standing
 from graphdrop.experiments.display import duration
 from graphdrop.experiments.search import Search
+from graphdrop.experiments.search_ranking import Outcome, Standing
 from graphdrop.experiments.spaces import Drawn, nested, values_of
 from graphdrop.report.tables import Table
 

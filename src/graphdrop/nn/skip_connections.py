@@ -1,4 +1,4 @@
-"""``BetweenLayers``: residual connections, normalization layers and jumping knowledge of a GCN."""
+"""``SkipConnections``: residuals, normalization layers and jumping knowledge of a GCN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Residual = bool | Literal["initial", "linear"]
 Jump = Literal["cat", "max", "last"]
 
 
-class BetweenLayers(nn.Module):
+class SkipConnections(nn.Module):
     """What stands between the graph convolutions of a network.
 
     Args:

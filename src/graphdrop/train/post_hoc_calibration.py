@@ -15,7 +15,7 @@ from graphdrop.inference.calibration import calibrator_for, to_json
 from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
-from graphdrop.train.checks import warnings_of
+from graphdrop.train.run_warnings import warnings_of
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer

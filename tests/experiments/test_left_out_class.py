@@ -5,15 +5,15 @@ import torch
 
 from graphdrop.data import load_dataset
 from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.left_out import (
+from graphdrop.experiments.left_out_class import (
     LeftOut,
     averaged,
     detection,
     uncertainties,
     without_class,
 )
-from graphdrop.experiments.perform import perform
 from graphdrop.experiments.recipe import read_recipe
+from graphdrop.experiments.single_run import run_config
 from graphdrop.inference import predict
 from graphdrop.metrics import ood_aupr, ood_auroc
 from graphdrop.train import Trainer
@@ -50,7 +50,7 @@ def test_no_node_of_the_class_is_trained_on_selected_on_or_scored(synthetic):
 
 def test_areas_are_those_of_the_networks_own_prediction(tiny_config, synthetic):
     config = leaving(tiny_config(predict={"samples": 3}))
-    record = perform(config)
+    record = run_config(config)
     known, outside = without_class(synthetic, 1)
     trainer = Trainer(config, known, progress=Silent())
     trainer.fit()

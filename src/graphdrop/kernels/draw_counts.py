@@ -107,7 +107,7 @@ def count_draws(_typing: Any, lanes: Any, bits: Any, first: Any, count: Any, thr
 
 
 @compiled
-def tally(
+def count_all_draws(
     lanes: Any,
     destinations: Any,
     sources: Any,

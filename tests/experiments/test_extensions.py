@@ -1,14 +1,14 @@
 """Tables of what the paper leaves for later say what their runs say."""
 
 from contracts.made_up_records import fill, found_in, record_of
-from graphdrop.experiments import beyond
+from graphdrop.experiments import extensions
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.store import Store
 
 
 def test_the_general_form_stands_beside_the_others_with_its_time(tmp_path):
     fill(Store(tmp_path), "general")
-    table = beyond.general(found_in(Store(tmp_path), "general")).tables["general"]
+    table = extensions.general(found_in(Store(tmp_path), "general")).tables["general"]
     assert table.columns == ["accuracy (%)", "NLL", "ECE (%)", "seconds per epoch"]
     assert [name for name, _ in table.rows][-1] == "one per pair of features"
     assert table.rows[-1][1][0][0] == "70.30 ± 0.00"
@@ -16,7 +16,7 @@ def test_the_general_form_stands_beside_the_others_with_its_time(tmp_path):
 
 def test_global_free_and_amortised_rates_are_compared_by_accuracy_and_last_kl(tmp_path):
     fill(Store(tmp_path), "amortised")
-    rendered = beyond.amortised(found_in(Store(tmp_path), "amortised"))
+    rendered = extensions.amortised(found_in(Store(tmp_path), "amortised"))
     table = rendered.tables["amortised"]
     rows = dict(table.rows)
     assert len(rows) == 3 * 5
@@ -27,7 +27,7 @@ def test_global_free_and_amortised_rates_are_compared_by_accuracy_and_last_kl(tm
 def test_what_was_learned_is_shown_of_the_averaged_kl_by_dataset_and_layer(tmp_path):
     store = Store(tmp_path)
     fill(store, "amortised")
-    rendered = beyond.amortised(found_in(store, "amortised"))
+    rendered = extensions.amortised(found_in(store, "amortised"))
     rows = rendered.tables["amortised-edges"].rows
     assert [name for name, _ in rows][:5] == [f"cora, layer {k}" for k in (1, 2, 3, 4)] + [
         "citeseer, layer 1"
@@ -47,7 +47,7 @@ def test_what_was_learned_is_shown_of_the_averaged_kl_by_dataset_and_layer(tmp_p
 
 
 def test_a_network_of_one_pass_is_judged_without_mutual_information(tmp_path):
-    rendered = beyond.out_of_distribution(found_in(Store(tmp_path), "ood"))
+    rendered = extensions.out_of_distribution(found_in(Store(tmp_path), "ood"))
     assert [name for name, _ in rendered.tables["ood"].rows] == [
         "softmax, highest probability",
         "softmax, entropy",
@@ -69,7 +69,7 @@ def test_deviation_is_over_runs_and_the_interval_over_seeds(tmp_path):
     )
     for config in pubmed.configs:
         store.append(record_of(config, 0.6 + 0.1 * config.left_out + 0.02 * config.seed))
-    rendered = beyond.out_of_distribution(found_in(store, "ood"))
+    rendered = extensions.out_of_distribution(found_in(store, "ood"))
     (cell,) = dict(rendered.tables["ood"].rows)["GCN-BBGDC, entropy"][3:]
     # Three classes and two seeds: 60, 70, 80 and 62, 72, 82; the seeds' means are 70 and 72.
     assert cell == ("71.00 ± 9.01", "95 % CI [58.29, 83.71], 6 runs, 2 seeds")
@@ -85,5 +85,5 @@ def test_a_single_run_has_no_deviation(tmp_path):
     store = Store(tmp_path)
     cell = next(c for c in read_recipe("ood-paper").cells(runs=1) if c.dataset == "pubmed")
     store.append(record_of(cell.configs[0], 0.6))
-    rendered = beyond.out_of_distribution(found_in(store, "ood"))
+    rendered = extensions.out_of_distribution(found_in(store, "ood"))
     assert dict(rendered.tables["ood-accuracy"].rows)[cell.row][3] == ("60.00", "1 run")

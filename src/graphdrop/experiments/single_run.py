@@ -20,7 +20,7 @@ from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
 from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
-from graphdrop.experiments.left_out import LeftOut, detection, without_class
+from graphdrop.experiments.left_out_class import LeftOut, detection, without_class
 from graphdrop.experiments.measures import (
     BY_HALVES,
     accuracy_by_halves,
@@ -45,7 +45,7 @@ POINTS = 40
 STRETCH = 10
 
 
-def perform(
+def run_config(
     config: Config,
     *,
     watch: bool = False,

@@ -40,7 +40,7 @@ class CellRuns:
 
 
 @dataclass(frozen=True)
-class Found:
+class TargetRuns:
     """All cells of a target with their runs."""
 
     target: str

@@ -5,13 +5,13 @@ import torch
 from torch import nn
 
 from graphdrop.train import Trainer
-from graphdrop.train.average import WeightAverage
 from graphdrop.train.progress import Silent
+from graphdrop.train.weight_ema import WeightEMA
 
 
-def walked(model: nn.Module, steps: int, decay: float) -> tuple[WeightAverage, list[torch.Tensor]]:
+def walked(model: nn.Module, steps: int, decay: float) -> tuple[WeightEMA, list[torch.Tensor]]:
     """The average of a network whose weights are drawn anew at every step, and those weights."""
-    average, weights = WeightAverage(model, decay), []
+    average, weights = WeightEMA(model, decay), []
     for step in range(1, steps + 1):
         with torch.no_grad():
             model.weight.copy_(torch.randn_like(model.weight))
@@ -43,7 +43,7 @@ def test_the_own_weights_are_back_after_an_error():
 def test_before_the_first_step_the_network_is_itself():
     model = nn.Linear(3, 2)
     before = model.weight.detach().clone()
-    with WeightAverage(model, 0.5).in_place():
+    with WeightEMA(model, 0.5).in_place():
         assert torch.equal(model.weight, before)
 
 

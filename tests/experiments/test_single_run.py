@@ -12,7 +12,7 @@ from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.measures import COVERAGES, compact, measures, thinned
-from graphdrop.experiments.perform import Smoothing, kl_course, perform, seconds_per_epoch
+from graphdrop.experiments.single_run import Smoothing, kl_course, run_config, seconds_per_epoch
 from graphdrop.graph import Graph
 from graphdrop.samplers import Draw
 from graphdrop.train import Trainer, evaluation
@@ -26,7 +26,7 @@ def synthetic():
 
 def test_a_record_says_what_the_trainer_says(tiny_config, synthetic):
     config = tiny_config(3)
-    record = perform(config)
+    record = run_config(config)
     result = Trainer(config, synthetic, progress=Silent()).fit()
     assert record["key"] == run_key(config)
     assert record["config"] == settled(config)
@@ -43,13 +43,13 @@ def test_a_record_says_what_the_trainer_says(tiny_config, synthetic):
 
 
 def test_a_record_is_small_and_json(tiny_config):
-    line = json.dumps(perform(tiny_config()), allow_nan=False, separators=(",", ":"))
+    line = json.dumps(run_config(tiny_config()), allow_nan=False, separators=(",", ":"))
     assert len(line) < 4000
 
 
 def test_the_same_settings_give_the_same_figures(tiny_config):
     changing = ("seconds", "seconds_per_epoch", "peak_megabytes")
-    one, two = (perform(tiny_config()) for _ in range(2))
+    one, two = (run_config(tiny_config()) for _ in range(2))
     for name in changing:
         del one[name], two[name]
     assert one == two
@@ -76,23 +76,23 @@ def test_curves_are_those_of_the_metrics(tiny_config, synthetic):
 
 def test_dropout_is_scored_both_without_masks_and_sampled(tiny_config):
     model = {"method": "GCN-DO", "layers": 2, "hidden": 8, "dropout": 0.8}
-    record = perform(tiny_config(model=model))
+    record = run_config(tiny_config(model=model))
     assert record["config"]["predict"]["masks"] == "off"
     assert record["sampled"]["test"]["nll"] != record["test"]["nll"]
     # At the largest entropy everything is certain: PAvPU is the accuracy of the samples.
     last = record["curves"]["pavpu"]["fraction-of-largest"][-1]
     assert last == record["sampled"]["test"]["accuracy"]
     assert record["kl"] is None
-    assert "sampled" not in perform(tiny_config())
+    assert "sampled" not in run_config(tiny_config())
 
 
 def test_a_network_that_drops_nothing_has_no_samples_to_score(tiny_config):
     model = {"method": "GCN", "layers": 2, "hidden": 4}
-    assert "sampled" not in perform(tiny_config(model=model))
+    assert "sampled" not in run_config(tiny_config(model=model))
 
 
 def test_watching_changes_nothing_but_adds_the_total_variation(tiny_config):
-    plain, watched = perform(tiny_config()), perform(tiny_config(), watch=True)
+    plain, watched = run_config(tiny_config()), run_config(tiny_config(), watch=True)
     assert watched["key"] != plain["key"]
     assert watched["test"] == plain["test"]
     course = watched["total_variation"]
@@ -110,7 +110,7 @@ def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, monkeyp
         looked(self, epoch)
 
     monkeypatch.setattr(Smoothing, "look", look)
-    perform(tiny_config(train={"average": 0.5}), watch=True)
+    run_config(tiny_config(train={"average": 0.5}), watch=True)
     assert seen == [(2, True), (4, True)]
 
 
@@ -150,7 +150,7 @@ def test_the_kl_is_that_of_one_rate_whatever_its_weight(tiny_config, synthetic, 
 
 
 def test_a_run_that_diverges_is_written_down_as_such(tiny_config):
-    record = perform(tiny_config(train={"learning_rate": 1e30}))
+    record = run_config(tiny_config(train={"learning_rate": 1e30}))
     assert "diverged" in record["error"]
     assert "test" not in record
 

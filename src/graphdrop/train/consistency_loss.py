@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def disagreement(logits: Sequence[Tensor], temperature: float) -> Tensor:
+def consistency_loss(logits: Sequence[Tensor], temperature: float) -> Tensor:
     r"""How far sampled predictions are from their own mean, made more decided.
 
     .. math:: \frac{1}{Sn} \sum_{s,i} \lVert p_{si} - q_i \rVert^2, \qquad

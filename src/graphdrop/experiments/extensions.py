@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from graphdrop.experiments.edge_rates import BETWEEN, KINDS, QUANTILES, WITHIN
-from graphdrop.experiments.found import CellRuns, Found
 from graphdrop.experiments.recipe import Cell
 from graphdrop.experiments.rendering import (
     LAST_KL,
@@ -18,6 +17,7 @@ from graphdrop.experiments.rendering import (
     sampled,
 )
 from graphdrop.experiments.store import Record
+from graphdrop.experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.report.figures import Curve, Panel
 from graphdrop.report.tables import Table, beside_paper, summarise
 
@@ -28,7 +28,7 @@ _SCORES = {
 }
 
 
-def general(found: Found) -> Rendering:
+def general(found: TargetRuns) -> Rendering:
     """Accuracy, NLL, calibration and time by how much shares a draw."""
     return figures_by_row(
         found,
@@ -40,7 +40,7 @@ def general(found: Found) -> Rendering:
     )
 
 
-def amortised(found: Found) -> Rendering:
+def amortised(found: TargetRuns) -> Rendering:
     """Accuracy and last KL of global, free and amortised rates; what the amortised ones learned."""
     compared = figures_by_row(
         found,
@@ -96,7 +96,7 @@ def _last_layer(runs: CellRuns) -> Panel:
     return Panel(title, "share of the edges", "keep rate, at most", curves)
 
 
-def out_of_distribution(found: Found) -> Rendering:
+def out_of_distribution(found: TargetRuns) -> Rendering:
     """How well each method's uncertainty tells the class apart that it never saw."""
     name, title = found.target, found.title
     note = found.note()
@@ -121,7 +121,7 @@ def out_of_distribution(found: Found) -> Rendering:
     return Rendering(tables, figure_of(found, panels))
 
 
-def _detected(found: Found, area: str) -> list[tuple[str, Sequence[tuple[str, ...]]]]:
+def _detected(found: TargetRuns, area: str) -> list[tuple[str, Sequence[tuple[str, ...]]]]:
     return [
         (f"{row.name}, {_SCORES[score]}", _over_datasets(found, row.name, _area(score, area)))
         for row in found.recipe.rows
@@ -129,7 +129,7 @@ def _detected(found: Found, area: str) -> list[tuple[str, Sequence[tuple[str, ..
     ]
 
 
-def _scores_of(found: Found, row: str) -> tuple[str, str]:
+def _scores_of(found: TargetRuns, row: str) -> tuple[str, str]:
     """A single pass has no mutual information; it is usually judged by its highest probability."""
     first = next(runs.cell.configs[0] for runs in found.cells if runs.cell.row == row)
     members = getattr(first, "members", 1)
@@ -142,7 +142,9 @@ def _area(score: str, area: str) -> Callable[[Record], float]:
     return lambda record: 100.0 * float(record["detection"][score][area])
 
 
-def _over_datasets(found: Found, row: str, of: Callable[[Record], float]) -> list[tuple[str, ...]]:
+def _over_datasets(
+    found: TargetRuns, row: str, of: Callable[[Record], float]
+) -> list[tuple[str, ...]]:
     return [_over_classes(found.at(row, column), of) for column in found.columns()]
 
 
@@ -163,7 +165,7 @@ def _over_classes(runs: CellRuns, of: Callable[[Record], float]) -> tuple[str, .
     return f"{all_.mean:.2f} ± {all_.deviation:.2f}", runs_
 
 
-def _by_class(found: Found, dataset: str) -> Panel | None:
+def _by_class(found: TargetRuns, dataset: str) -> Panel | None:
     """AUROC against the class that was left out, every method by the first of its scores."""
     classes = range(found.recipe.classes[dataset])
     curves = []

@@ -4,7 +4,7 @@ import torch
 
 from graphdrop import load, predict
 from graphdrop.train import Trainer
-from graphdrop.train.calibrated import fit_calibrator, out_of_fold
+from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Silent
 
 

@@ -54,7 +54,7 @@ _LOOK: dict[str, Any] = {
 
 
 @contextmanager
-def print_look() -> Iterator[None]:
+def print_style() -> Iterator[None]:
     """Within it, matplotlib draws for print, whatever the user's own settings."""
     with style.context(["default", _LOOK]):
         yield
@@ -64,7 +64,7 @@ def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Write `stem`.svg and `stem`.png, each whole or not at all; same figure, same bytes."""
     paths = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    with print_look():
+    with print_style():
         for path, metadata in zip(
             paths, ({"Date": None, "Creator": "graphdrop"}, {"Software": "graphdrop"}), strict=True
         ):

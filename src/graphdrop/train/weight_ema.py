@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 
-class WeightAverage:
+class WeightEMA:
     """The exponentially weighted mean of all parameters of a network.
 
     Args:
@@ -53,7 +53,7 @@ class WeightAverage:
         self._mean = {name: mean.clone() for name, mean in state.items()}
 
 
-def check_averaged(model: nn.Module) -> None:
+def check_ema_buffers(model: nn.Module) -> None:
     """Refuse a model whose buffers would belong to other weights than the mean."""
     statistics = (getattr(module, "running_mean", None) for module in model.modules())
     if any(one is not None for one in statistics):

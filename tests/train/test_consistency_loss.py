@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from graphdrop.estimators import ARM
 from graphdrop.samplers import Draw
 from graphdrop.train import Trainer
-from graphdrop.train.agreement import disagreement
+from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.progress import Silent
 
 LOGITS = [torch.randn(5, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
@@ -28,12 +28,14 @@ def by_hand(logits: list[torch.Tensor], temperature: float) -> float:
 
 @pytest.mark.parametrize("temperature", [0.3, 0.5, 1.0])
 def test_it_is_the_squared_distance_to_the_sharpened_mean(temperature):
-    assert float(disagreement(LOGITS, temperature)) == pytest.approx(by_hand(LOGITS, temperature))
+    assert float(consistency_loss(LOGITS, temperature)) == pytest.approx(
+        by_hand(LOGITS, temperature)
+    )
 
 
 def test_the_target_takes_no_gradient():
     logits = [one.clone().requires_grad_() for one in LOGITS]
-    disagreement(logits, 0.5).backward()
+    consistency_loss(logits, 0.5).backward()
     sampled = [one.detach().softmax(-1) for one in logits]
     mean = sum(sampled) / len(sampled)
     target = mean**2 / (mean**2).sum(-1, keepdim=True)
@@ -44,7 +46,7 @@ def test_the_target_takes_no_gradient():
 
 def test_a_certain_prediction_on_which_all_agree_costs_nothing_even_at_the_ends_of_floats():
     sure = torch.tensor([[200.0, -200.0, -200.0]])
-    assert float(disagreement([sure, sure], 0.5)) == 0.0
+    assert float(consistency_loss([sure, sure], 0.5)) == 0.0
 
 
 def first_step(config, dataset) -> tuple[Trainer, dict]:
@@ -75,7 +77,9 @@ def test_the_first_step_has_the_terms_of_its_formula(tiny, settings_of, method):
     train = tiny.split.train
     nll = sum(cross_entropy(one[train], tiny.data.y[train]) for one in logits) / 2
     assert line["nll"] == pytest.approx(float(nll.detach()), rel=1e-4)
-    assert line["agree"] == pytest.approx(0.7 * float(disagreement(logits, 0.4).detach()), rel=1e-4)
+    assert line["agree"] == pytest.approx(
+        0.7 * float(consistency_loss(logits, 0.4).detach()), rel=1e-4
+    )
     assert line["loss"] == pytest.approx(sum(line[t] for t in ("nll", "kl", "l2", "agree")))
 
 
@@ -100,7 +104,7 @@ def test_its_gradient_is_that_of_the_formula(tiny, settings_of):
     logits = outputs(model, tiny, 2, model.temperature)
     train = tiny.split.train
     nll = sum(cross_entropy(one[train], tiny.data.y[train]) for one in logits) / 2
-    (nll + 0.7 * disagreement(logits, 0.5)).backward()
+    (nll + 0.7 * consistency_loss(logits, 0.5)).backward()
     for mine, direct in zip(trainer.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, direct.grad, rtol=1e-4, atol=1e-6)
 

@@ -63,6 +63,8 @@ STANDARD: Settings = {
 
 PAPER: Settings = {}
 """The paper's recipe: the defaults as they are."""
+UNCALIBRATED: Settings = {"predict": {"calibration": "none"}}
+"""The paper does not calibrate."""
 
 # A network that was trained with hard masks predicts with hard masks.
 HARD: Settings = {"predict": {"masks": "hard"}}
@@ -114,8 +116,8 @@ ATTACHED: Settings = {"model": {"mask": "after"}}
 
 
 def recipe(method: Method, dataset: str, layers: int, architecture: str = "gcn") -> Settings:
-    """What differs from the plain defaults for a method on a dataset at a depth."""
+    """The paper's recipe: what differs from the defaults for a method on a dataset at a depth."""
     by_dataset = PAPER_BY_DATASET.get(dataset.lower().replace("-", "_"), {})
     shallow = PAPER_SHALLOW if layers <= 2 else {}
     attached = ATTACHED if architecture != "gcn" else {}
-    return merged(by_dataset, shallow, BY_METHOD[method], attached)
+    return merged(UNCALIBRATED, by_dataset, shallow, BY_METHOD[method], attached)

@@ -1,7 +1,9 @@
 """Every setting of a run: its type, its default and what it means.
 
-The defaults are the paper's recipe for GCN-BBGDC on Cora; `recipes.py` has what other methods,
-datasets and depths set differently, and `Config` fills it in. Whatever is given wins.
+With `recipe = "paper"` the values below are the paper's for GCN-BBGDC on Cora; `recipes.py` has
+what other methods, datasets and depths set differently, and `Config` fills it in. With
+`recipe = "auto"`, the default, `Trainer` chooses from the graph what was not given (`auto.py`).
+Whatever is given wins.
 """
 
 from typing import Annotated, Any, Literal, get_args
@@ -45,8 +47,12 @@ class DataSettings(Section):
     """How nodes are divided into train, validation and test."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a random split, or which of several stored splits."""
-    features: Literal["stored", "row"] = "stored"
-    """Features as stored, or with every row divided by its sum."""
+    features: Literal["stored", "row", "standardize"] = "stored"
+    """Features as stored, with every row divided by its sum, or with every column standardized by
+    its mean and standard deviation over the training nodes."""
+    calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of the validation nodes that is set aside for the calibrator alone; 0 lets the
+    selection and the calibrator share all of them."""
 
 
 class ModelSettings(Section):
@@ -129,6 +135,8 @@ class ObjectiveSettings(Section):
     all nodes, labelled or not; a step then takes two samples, or `train.passes` if more."""
     sharpen: Positive = 0.5
     """The temperature by which that mean is sharpened: the lower, the more decided."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """Whether the likelihood of a training node is weighted by 1 / the size of its class."""
 
 
 class TrainSettings(Section):
@@ -174,7 +182,7 @@ class PredictSettings(Section):
     decision: Literal["vote", "mean"] = "vote"
     """The predicted class: what most samples chose, or the highest mean probability. A calibrated
     prediction always takes the latter."""
-    calibration: Literal["temperature", "vector", "none"] = "none"
+    calibration: Literal["temperature", "vector", "none"] = "temperature"
     """The calibrator that is fitted on the validation nodes and kept with the network."""
     pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """The fraction of `pavpu_axis` up to which a prediction counts as certain."""
@@ -185,7 +193,7 @@ class PredictSettings(Section):
 
 
 class Config(Section):
-    """All settings of a run. What is not given comes from the method's recipe.
+    """All settings of a run. What is not given comes from the recipe.
 
     A section is an object or a dict: `Config(model={"method": "GCN-DE"}, seed=1)`. All that is
     wrong with what is given is said in one `ValueError`.
@@ -193,6 +201,9 @@ class Config(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first weights, of every mask and of predictions."""
+    recipe: Literal["auto", "paper"] = "auto"
+    """Where settings come from that are not given: chosen for the graph when training begins, or
+    the paper's."""
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     objective: ObjectiveSettings = ObjectiveSettings()
@@ -214,6 +225,8 @@ class Config(Section):
             name: value.model_dump(exclude_unset=True) if isinstance(value, Section) else value
             for name, value in given.items()
         }
+        if asked.get("recipe", "auto") != "paper":
+            return asked
         try:
             data = DataSettings.model_validate(_only(asked.get("data"), "dataset"))
             names = ("method", "architecture", "layers")
@@ -222,6 +235,11 @@ class Config(Section):
             return asked  # where no recipe can be chosen, what follows says why
         chosen = recipe(model.method, data.dataset, model.layers, model.architecture)
         return merged(chosen, asked)
+
+
+    def asked(self) -> dict[str, Any]:
+        """The settings that were given, by section and name; of a chosen recipe, all of them."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 def _only(section: Any, *names: str) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""What a graph is like, for the recipe ``auto``: no test label is read, and no name."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import remove_self_loops
+
+from graphdrop.config.auto import LABELLED_EDGES, FeatureKind, GraphTraits
+from graphdrop.data.dataset import Dataset
+
+SPARSE = 0.5
+"""Features that are not negative and have a smaller share of nonzeros are bags of words."""
+SPREAD = 10.0
+"""Dense columns whose standard deviations differ by more than this factor are unscaled."""
+SCALE = 5.0
+"""So are dense features whose largest standard deviation is above this, or below its inverse."""
+
+
+def traits_of(dataset: Dataset) -> GraphTraits:
+    """Measure a graph with its split."""
+    data, split = dataset.data, dataset.split
+    known = torch.where(split.train | split.val, data.y, -1)
+    homophily, labelled = adjusted_homophily(data.edge_index, known, dataset.num_classes)
+    classes = data.y[split.train].bincount(minlength=dataset.num_classes)
+    edges, _ = remove_self_loops(data.edge_index)
+    sizes = split.sizes
+    return GraphTraits(
+        nodes=int(data.x.shape[0]),
+        edges=int(edges.shape[1]),
+        features=int(data.x.shape[1]),
+        feature_kind=feature_kind(data.x, split.train),
+        classes=dataset.num_classes,
+        train_nodes=sizes[0],
+        validation_nodes=sizes[1],
+        majority=float(classes.max() / classes.sum()),
+        homophily=homophily if labelled >= LABELLED_EDGES else None,
+        labelled_edges=labelled,
+    )
+
+
+def adjusted_homophily(
+    edge_index: Tensor, labels: Tensor, num_classes: int
+) -> tuple[float | None, int]:
+    """The adjusted homophily of the edges between labelled nodes, and how many there are.
+
+    ``(h - sum p_k^2) / (1 - sum p_k^2)`` with ``h`` the share of edges inside a class and ``p_k``
+    the share of edge ends in class ``k``: 0 is what classes without influence on the edges give,
+    whatever their sizes. ``None`` where there is one class only, or no edge. An edge that is stored
+    in both directions counts once.
+
+    Args:
+        edge_index: ``[2, edges]``.
+        labels: ``[nodes]``, classes from 0, and -1 where none is known.
+        num_classes: number of classes.
+    """
+    (source, target), _ = remove_self_loops(edge_index)
+    known = (labels[source] >= 0) & (labels[target] >= 0)
+    ends = torch.stack([source[known], target[known]])
+    ends = torch.unique(ends.sort(0).values, dim=1)
+    one, other = labels[ends[0]], labels[ends[1]]
+    count = int(ends.shape[1])
+    if not count:
+        return None, 0
+    share = (one.bincount(minlength=num_classes) + other.bincount(minlength=num_classes)).double()
+    chance = float((share / share.sum()).square().sum())
+    if chance >= 1.0:
+        return None, count
+    inside = float((one == other).double().mean())
+    return (inside - chance) / (1.0 - chance), count
+
+
+def feature_kind(x: Tensor, train: Tensor) -> FeatureKind:
+    """Bags of words, dense features, or dense features whose columns differ in scale."""
+    if x.layout is not torch.strided:
+        return "words"
+    negative = bool((x < 0).any())
+    if not negative and float((x != 0).double().mean()) < SPARSE:
+        return "words"
+    deviation = x[train].double().std(0, correction=0)
+    deviation = deviation[deviation > 0]
+    if not len(deviation):
+        return "dense"
+    largest, smallest = float(deviation.max()), float(deviation.min())
+    unscaled = largest > SPREAD * smallest or largest > SCALE or largest < 1.0 / SCALE
+    return "unscaled" if unscaled else "dense"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
 from graphdrop.graph import CSR, Graph, Normalization
-from graphdrop.kernels import cpu, reference
+from graphdrop.kernels import cpu, reference, tabled
 
 
 class Backend(StrEnum):
@@ -72,6 +72,8 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
         )
     if backend is Backend.REFERENCE or not fits:
         return reference.aggregate(graph, x, mask)
+    if mask.table is not None:
+        return tabled.aggregate(graph, x, mask)
     return cpu.aggregate(graph, x, mask)
 
 

@@ -15,6 +15,7 @@ from graphdrop.experiments.keys import run_key
         {"data": {"split": "random-per-class"}},
         {"data": {"split_seed": 1}},
         {"model": {"blocks": 16}},
+        {"model": {"rate_draw": "mask"}},
         {"objective": {"l2": 0.0}},
         {"objective": {"agree": 1.0}},
         {"train": {"passes": 2}},

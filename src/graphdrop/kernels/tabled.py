@@ -7,13 +7,14 @@ table's parameters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Mask, Table
-from graphdrop.graph import CSR
+from graphdrop.draws import Mask
+from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import cpu, loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Pass, array, options_of
@@ -31,53 +32,66 @@ def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
     return out
 
 
-def _passes(graph: CSR, mask: Mask, features: int, transposed: bool = False) -> Pass:
-    options = options_of(mask, features)
-    return cpu.pass_over(cpu.plain_structure(graph), options, features, transposed)
-
-
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, _parameters: Tensor, graph: CSR, mask: Mask) -> Tensor:
         # the input is read again only to differentiate the parameters
         ctx.save_for_backward(*([x] if ctx.needs_input_grad[1] else []))
         ctx.graph, ctx.mask = graph, mask
-        return _masked_sum(_passes(graph, mask, x.shape[1]), x, mask)
+        return _masked_sum(graph, x, mask)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        mask: Mask = ctx.mask
-        pass_ = _passes(ctx.graph, mask, gradient.shape[1], transposed=True)
+        mask, graph = ctx.mask, ctx.graph
         if not ctx.needs_input_grad[1]:
-            return _masked_sum(pass_, gradient, mask), None, None, None
+            return _masked_sum(graph, gradient, mask, transposed=True), None, None, None
         (x,), table = ctx.saved_tensors, mask.table
-        assert table is not None  # noqa: S101
-        sums = _sums_by_table(pass_, gradient, mask, table)
-        moved = [ordered_sum((slope * x).sum(1, dtype=torch.float64)) for slope in sums[1:]]
-        return sums[0], torch.stack(moved).to(table.parameters), None, None
+        if mask.self_loops:
+            passed, *moved = _sums_by_table(graph, gradient, mask, (table.multiplier, *table.slopes))
+        else:  # self-loops pass a gradient on and move with no parameter
+            passed = _masked_sum(graph, gradient, mask, transposed=True)
+            moved = _sums_by_table(_without_loops(graph), gradient, mask, tuple(table.slopes))
+        slopes = [ordered_sum((one * x).sum(1, dtype=torch.float64)) for one in moved]
+        return passed, torch.stack(slopes).to(table.parameters), None, None
 
 
-def _masked_sum(pass_: Pass, x: Tensor, mask: Mask) -> Tensor:
+def _pass(graph: CSR, mask: Mask, features: int, transposed: bool) -> Pass:
+    options = options_of(mask, features)
+    return cpu.pass_over(cpu.plain_structure(graph), options, features, transposed)
+
+
+def _without_loops(graph: Graph) -> Graph:
+    """The same edges, self-loops with the weight 0."""
+    return graph.derived(
+        "weights without loops",
+        lambda: graph.with_values(torch.where(graph.self_loop, 0.0, graph.value)),
+    )
+
+
+def _masked_sum(graph: CSR, x: Tensor, mask: Mask, transposed: bool = False) -> Tensor:
+    pass_ = _pass(graph, mask, x.shape[1], transposed)
     out = empty(pass_.rows, x.shape[1])
-    rule = pass_.rule_of_table(mask)
-    pass_.run(loops.sum_rows, mask.key.tolist(), rule, x, out)
+    pass_.run(loops.sum_rows, mask.key.tolist(), pass_.rule_of_table(mask), x, out)
     return out
 
 
-def _sums_by_table(pass_: Pass, x: Tensor, mask: Mask, table: Table) -> list[Tensor]:
-    """Sums with the same draws: times the multipliers, and times the slopes of each parameter."""
-    entries = [pass_.written(one) for one in (table.multiplier, *table.slopes)]
-    size, count = pass_.rows * x.shape[1], len(entries)
+def _sums_by_table(
+    graph: CSR, gradient: Tensor, mask: Mask, tables: Sequence[Tensor]
+) -> list[Tensor]:
+    """Sums over the transpose with the mask's draws, each times the entries of another table."""
+    features, count = gradient.shape[1], len(tables)
+    pass_ = _pass(graph, mask, features, transposed=True)
+    size = pass_.rows * features
     out = torch.empty(count, -(-size // LANES) * LANES)  # each begins at a cache line
     keys, offsets = mask.key.expand(count, 2), torch.zeros(count, dtype=torch.int64)
     pass_.run(
         loops.sum_rows_of_samples,
         (array(keys),),
-        pass_.rule_of_tables(entries),
-        x,
+        pass_.rule_of_tables([pass_.written(one) for one in tables]),
+        gradient,
         out,
         array(offsets),
-        array(x.new_empty(0)),
+        array(gradient.new_empty(0)),
     )
-    return [one[:size].view(-1, x.shape[1]) for one in out.unbind()]
+    return [one[:size].view(-1, features) for one in out.unbind()]

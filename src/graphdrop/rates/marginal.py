@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from graphdrop.draws import DRAW_BITS, TABLE_BITS, Table
@@ -66,8 +67,7 @@ def _entries(a: float, b: float, temperature: float) -> tuple[Tensor, Tensor]:
     bits = DRAW_BITS if temperature * density[steps] < LEAST_WIDTH else TABLE_BITS
     wanted = (np.arange(1 << bits) + 0.5) / (1 << bits)
     score = _inverted(wanted, scores, below, density)
-    kept = 1.0 / (1.0 + np.exp(-score / temperature))
-    rest = 1.0 / (1.0 + np.exp(score / temperature))
+    kept, rest = expit(score / temperature), expit(-score / temperature)
     # what lies beyond the grid is certain, and its slope 0
     inside = (wanted > below[0]) & (wanted < below[-1])
     steepness = np.where(inside, kept * rest / temperature, 0.0)

@@ -52,7 +52,7 @@ class _Sum(torch.autograd.Function):
         else:  # self-loops pass a gradient on and move with no parameter
             passed = _masked_sum(graph, gradient, mask, transposed=True)
             moved = _sums_by_table(_without_loops(graph), gradient, mask, tuple(table.slopes))
-        slopes = [ordered_sum((one * x).sum(1, dtype=torch.float64)) for one in moved]
+        slopes = [ordered_sum(one.mul_(x).sum(1).double()) for one in moved]
         return passed, torch.stack(slopes).to(table.parameters), None, None
 
 

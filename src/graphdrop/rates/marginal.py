@@ -65,14 +65,13 @@ def _entries(a: float, b: float, temperature: float) -> tuple[Tensor, Tensor]:
     scores = _STEP * np.arange(-steps, steps + 1)
     below, density, *moved = _distribution(scores, a, b)
     bits = DRAW_BITS if temperature * density[steps] < LEAST_WIDTH else TABLE_BITS
-    wanted = (np.arange(1 << bits) + 0.5) / (1 << bits)
-    score = _inverted(wanted, scores, below, density)
-    kept, rest = expit(score / temperature), expit(-score / temperature)
+    size = 1 << bits
+    cells = _Cells(scores, below, density, size)
+    kept = expit(cells.score / temperature)
     # what lies beyond the grid is certain, and its slope 0
-    inside = (wanted > below[0]) & (wanted < below[-1])
-    steepness = np.where(inside, kept * rest / temperature, 0.0)
-    speeds = -np.stack(moved) / np.maximum(density, _TINY)
-    slopes = np.where(inside, steepness * _between(score, scores, speeds), 0.0)
+    steepness = np.where(cells.inside, kept * (1.0 - kept) / temperature, 0.0)
+    density = np.maximum(density, _TINY)
+    slopes = np.stack([-steepness * cells.between(one / density) for one in moved])
     return torch.from_numpy(kept), torch.from_numpy(slopes)
 
 
@@ -95,32 +94,46 @@ def _distribution(scores: Floats, a: float, b: float) -> list[Floats]:
     return [np.convolve(part, _WEIGHTS, mode="valid") for part in parts]
 
 
-def _inverted(wanted: Floats, scores: Floats, below: Floats, density: Floats) -> Floats:
-    """The scores at which `below` has the wanted values, by cubic Hermite interpolation."""
-    below = np.maximum.accumulate(below)
-    left = np.clip(np.searchsorted(below, wanted, side="right") - 1, 0, len(scores) - 2)
-    rise = np.maximum(below[left + 1] - below[left], _TINY)
-    x = np.clip((wanted - below[left]) / rise, 0.0, 1.0)
-    leave, arrive = (rise / np.maximum(density[left + end], _TINY) for end in (0, 1))
-    smooth = x * x * (3.0 - 2.0 * x)
-    bend = x * (1.0 - x) * ((1.0 - x) * leave - x * arrive)
-    score: Floats = scores[left] + _STEP * smooth + bend
-    return score
+class _Cells:
+    """The entries of a table, each in the cell of the grid in which its score lies.
 
+    Entries rise as the grid does, so those of a cell follow one another, and what belongs to a
+    cell is repeated for each of them.
+    """
 
-def _between(score: Floats, scores: Floats, values: Floats) -> Floats:
-    """`values [..., grid]` at scores between those of the grid, by cubics through four points."""
-    place = (score - scores[0]) / _STEP
-    left = np.clip(place.astype(np.int64), 1, len(scores) - 3)
-    x = place - left
-    weights = (
-        -x * (x - 1.0) * (x - 2.0) / 6.0,
-        (x + 1.0) * (x - 1.0) * (x - 2.0) / 2.0,
-        -(x + 1.0) * x * (x - 2.0) / 2.0,
-        (x + 1.0) * x * (x - 1.0) / 6.0,
-    )
-    result: Floats = sum(
-        (weight * values[..., left + offset] for offset, weight in enumerate(weights, -1)),
-        start=np.zeros(1),
-    )
-    return result
+    def __init__(self, scores: Floats, below: Floats, density: Floats, size: int) -> None:
+        wanted = (np.arange(size) + 0.5) / size
+        below = np.maximum.accumulate(below)
+        ends = np.clip(np.ceil(below * size - 0.5), 0, size).astype(np.int64)
+        ends[0], ends[-1] = 0, size  # what lies beyond the grid belongs to its ends
+        self.counts = np.diff(ends)
+        self.inside = (wanted > below[0]) & (wanted < below[-1])
+        # the inverse of the distribution function, by cubic Hermite interpolation
+        rise = np.maximum(np.diff(below), _TINY)
+        x = np.clip((wanted - self._of_cell(below[:-1])) / self._of_cell(rise), 0.0, 1.0)
+        leave, arrive = (
+            self._of_cell(rise / np.maximum(one, _TINY)) for one in (density[:-1], density[1:])
+        )
+        smooth, rest = x * x * (3.0 - 2.0 * x), 1.0 - x
+        self._within = smooth + x * rest * (rest * leave - x * arrive) / _STEP
+        self.score = self._of_cell(scores[:-1]) + _STEP * self._within
+
+    def between(self, values: Floats) -> Floats:
+        """`values [grid]` at the scores of the entries, by cubics through four points."""
+        before, here, after, later = (
+            np.pad(values, (1, 1), "edge")[first : first + len(self.counts)] for first in range(4)
+        )
+        powers = (
+            here,
+            after - before / 3.0 - here / 2.0 - later / 6.0,
+            (before + after) / 2.0 - here,
+            (later - before) / 6.0 + (here - after) / 2.0,
+        )
+        constant, linear, square, cube = map(self._of_cell, powers)
+        x = self._within
+        return constant + x * (linear + x * (square + x * cube))
+
+    def _of_cell(self, values: Floats) -> Floats:
+        """Of every entry that of its cell."""
+        repeated: Floats = np.repeat(values, self.counts)
+        return repeated

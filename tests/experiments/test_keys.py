@@ -65,3 +65,4 @@ def test_a_file_counts_by_its_content(tmp_path):
 def test_a_setting_that_came_later_leaves_the_keys_of_earlier_runs_alone():
     assert keys.settled(Config())["objective"].keys().isdisjoint({"agree", "sharpen"})
     assert "passes" not in keys.settled(Config())["train"]
+    assert "rate_draw" not in keys.settled(Config())["model"]

@@ -25,7 +25,9 @@ def midpoints(count: int) -> np.ndarray:
 
 def logits_of_rates(u: np.ndarray, a: float, b: float) -> np.ndarray:
     """The logit of `(1 - u^(1/b))^(1/a)`."""
-    return kumaraswamy.logit(torch.from_numpy(u).log(), *(v.detach() for v in float64(a, b))).numpy()
+    return kumaraswamy.logit(
+        torch.from_numpy(u).log(), *(v.detach() for v in float64(a, b))
+    ).numpy()
 
 
 @pytest.mark.parametrize(("a", "b"), POSTERIORS)

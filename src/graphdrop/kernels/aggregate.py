@@ -72,9 +72,9 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
         )
     if backend is Backend.REFERENCE or not fits:
         return reference.aggregate(graph, x, mask)
-    if mask.table is not None:
-        return tabled.aggregate(graph, x, mask)
-    return cpu.aggregate(graph, x, mask)
+    compute = cpu.aggregate if mask.table is None else tabled.aggregate
+    out: Tensor = compute(graph, x, mask)
+    return out
 
 
 def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:

@@ -48,7 +48,9 @@ class _Sum(torch.autograd.Function):
             return _masked_sum(graph, gradient, mask, transposed=True), None, None, None
         (x,), table = ctx.saved_tensors, mask.table
         if mask.self_loops:
-            passed, *moved = _sums_by_table(graph, gradient, mask, (table.multiplier, *table.slopes))
+            passed, *moved = _sums_by_table(
+                graph, gradient, mask, (table.multiplier, *table.slopes)
+            )
         else:  # self-loops pass a gradient on and move with no parameter
             passed = _masked_sum(graph, gradient, mask, transposed=True)
             moved = _sums_by_table(_without_loops(graph), gradient, mask, tuple(table.slopes))

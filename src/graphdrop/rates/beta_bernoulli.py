@@ -11,7 +11,6 @@ from graphdrop.rates import kumaraswamy, marginal
 from graphdrop.rates.base import Rate
 from graphdrop.util.ordered import ordered_sum
 
-
 RateDraw = Literal["layer", "mask"]
 """What a draw of the rate serves: a whole layer in one pass, or one mask."""
 
@@ -30,9 +29,9 @@ class BetaBernoulliRate(Rate):
     entry: nothing for a global rate, most of a step for thousands of local ones.
 
     With `rate_draw="mask"` every mask has a rate of its own from the posterior that all share, and
-    is drawn from its marginal: a hard mask is Bernoulli with the posterior's mean, a relaxed one has
-    a `table`. The KL stays that of one rate. This is a regularized objective and no lower bound of
-    the evidence: hard masks see the mean alone, so the posterior's width is not an uncertainty.
+    is drawn from its marginal: a hard mask is Bernoulli with the posterior's mean, a relaxed one
+    has a `table`. The KL stays that of one rate. This is a regularized objective and no lower bound
+    of the evidence: hard masks see the mean alone, so the posterior's width is no uncertainty.
 
     Args:
         prior_alpha: First parameter of the beta prior, above 0.

@@ -8,10 +8,11 @@ of `G(s_k; a, b) = const` gives it a gradient,
 
     ds_k/da = -(dG/da) / (dG/ds),    the same for b.
 
-`G` is the convolution of the Kumaraswamy distribution of `logit(pi)` with the logistic density of
-`logit(u)`. Being a mixture of logistic functions, `log G` and the logarithm of its density change by
-at most 1 over a unit of `s`, whatever `a` and `b` are; so does the trapezoidal rule converge on a
-grid of step 0.1, and between its points a cubic is good to six digits.
+`G` is the convolution of the Kumaraswamy distribution of `logit(pi)`, whose width is never much
+below `1 / log(b)`, with the logistic density of `logit(u)`: a trapezoidal rule of step 0.1 is off by
+less than 1e-6 for `a`, `b` in [1e-3, 1e3]. As a mixture of logistic functions `log G` and the
+logarithm of its density change by at most 1 over a unit of `s`, whatever `a` and `b` are, so that
+cubics between the points of that grid are good to four digits and more.
 """
 
 from functools import lru_cache
@@ -62,7 +63,7 @@ def _entries(a: float, b: float, temperature: float) -> tuple[Tensor, Tensor]:
     `t E[pi (1 - pi)]`, which is `t G'(0)`, is below 2^-10.
     """
     steps = round(min(max(_CERTAIN * temperature, 2.0), _FARTHEST) / _STEP)
-    scores = _STEP * np.arange(-steps, steps + 1)
+    scores: Floats = np.arange(-steps, steps + 1) * np.float64(_STEP)
     below, density, *moved = _distribution(scores, a, b)
     bits = DRAW_BITS if temperature * density[steps] < LEAST_WIDTH else TABLE_BITS
     size = 1 << bits

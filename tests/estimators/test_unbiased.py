@@ -16,6 +16,7 @@ from graphdrop.estimators import ARM, REINFORCE, DisARM, Estimator, LayerDraws
 from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, distinct_edges
 from graphdrop.rates import BetaBernoulliRate, LearnedRate
+from graphdrop.rates.beta_bernoulli import RateDraw
 from graphdrop.samplers import Draw, Drawn
 
 COPIES = 100_000
@@ -80,9 +81,11 @@ def fixed_uniforms() -> list[Tensor]:
 
 
 @cache
-def passes(sharing: str) -> tuple[Toy, list[tuple[Tensor, list[Drawn]]]]:
+def passes(
+    sharing: str, rate_draw: RateDraw = "layer"
+) -> tuple[Toy, list[tuple[Tensor, list[Drawn]]]]:
     """Both passes of 10^5 copies of the toy, with a rate whose logit has a, b and a fixed u."""
-    toy = Toy(sharing, BetaBernoulliRate())
+    toy = Toy(sharing, BetaBernoulliRate(rate_draw=rate_draw))
     for rate, keep, u in zip(toy.rates, KEEPS, fixed_uniforms(), strict=True):
         # pi = (1 - u^(1/b))^(1/a), solved for a
         rate.b = 1.1  # type: ignore[assignment]
@@ -103,9 +106,10 @@ def estimated(
     sharing: str,
     counted: Callable[[Drawn], Tensor] = each_distinct_draw,
     attach: Callable[[Tensor], Tensor] = lambda logit: logit,
+    rate_draw: RateDraw = "layer",
 ) -> list[Gradients]:
     """What the estimator gives each layer; `attach` says what it takes for the logit."""
-    toy, both = passes(sharing)
+    toy, both = passes(sharing, rate_draw)
     layers = [
         CopiedDraws(drawn, attach(drawn.keep_logit).expand(COPIES), counted) for drawn in both[0][1]
     ]
@@ -125,9 +129,9 @@ def estimated(
     return result
 
 
-def exact(sharing: str) -> list[tuple[Tensor, list[Tensor]]]:
+def exact(sharing: str, rate_draw: RateDraw = "layer") -> list[tuple[Tensor, list[Tensor]]]:
     """The gradient for each layer's logit, and the logit's slopes in the rate's parameters."""
-    toy, _ = passes(sharing)
+    toy, _ = passes(sharing, rate_draw)
     logits = [rate.logit(u) for rate, u in zip(toy.rates, fixed_uniforms(), strict=True)]
     leaves = [logit.detach().double().requires_grad_() for logit in logits]
     wanted = torch.autograd.grad(toy.expected_loss(leaves), leaves)
@@ -144,14 +148,16 @@ def standard_errors(samples: Tensor, wanted: Tensor) -> Tensor:
     return (samples.mean(0) - wanted).abs() / error
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize(
+    ("sharing", "rate_draw"),
+    [*((sharing, "layer") for sharing in SHARINGS), ("symmetric", "mask")],
+)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_mean_gradient_is_the_exact_one_for_logits_and_for_a_and_b(
-    name: str, sharing: str
+    name: str, sharing: str, rate_draw: RateDraw
 ) -> None:
-    for got, (wanted, slopes) in zip(
-        estimated(ESTIMATORS[name](), sharing), exact(sharing), strict=True
-    ):
+    got_of = estimated(ESTIMATORS[name](), sharing, rate_draw=rate_draw)
+    for got, (wanted, slopes) in zip(got_of, exact(sharing, rate_draw), strict=True):
         assert wanted.abs() > 0.01  # there is something to be found
         assert standard_errors(got.logit, wanted) < 4.0
         error = got.logit.std() / COPIES**0.5

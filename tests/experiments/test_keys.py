@@ -15,6 +15,7 @@ from graphdrop.experiments.keys import run_key
         {"data": {"split": "random-per-class"}},
         {"data": {"split_seed": 1}},
         {"model": {"blocks": 16}},
+        {"model": {"rate_draw": "mask"}},
         {"objective": {"l2": 0.0}},
         {"objective": {"agree": 1.0}},
         {"train": {"passes": 2}},
@@ -64,3 +65,4 @@ def test_a_file_counts_by_its_content(tmp_path):
 def test_a_setting_that_came_later_leaves_the_keys_of_earlier_runs_alone():
     assert keys.settled(Config())["objective"].keys().isdisjoint({"agree", "sharpen"})
     assert "passes" not in keys.settled(Config())["train"]
+    assert "rate_draw" not in keys.settled(Config())["model"]

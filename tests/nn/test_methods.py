@@ -131,6 +131,8 @@ def test_edges_take_every_option_of_the_settings():
 def test_rates_take_every_option_of_the_settings():
     prior = build("GCN-BBDE", prior_alpha=0.5, prior_beta=2.0).layers[0].sampler.rate
     assert (prior.prior_alpha, prior.prior_beta) == (0.5, 2.0)
+    assert prior.rate_draw == "layer"
+    assert build("GCN-BBDE", rate_draw="mask").layers[1].sampler.rate.rate_draw == "mask"
     fixed = build("GCN-DE", drop=0.3).layers[0].sampler.rate
     assert fixed.mean().item() == pytest.approx(0.7)
     learned = build("GCN-BDE-ARM", drop=0.3, entropy_weight=2.0).layers[0].sampler.rate
@@ -167,8 +169,11 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
 
 
 def test_a_blueprint_survives_json():
-    blueprint = build("GCN-BBGDC-LOCAL", blocks="feature").blueprint
-    assert Blueprint.from_json(json.loads(json.dumps(blueprint.as_json()))) == blueprint
+    for blueprint in (
+        build("GCN-BBGDC-LOCAL", blocks="feature").blueprint,
+        build("GCN-BBGDC", rate_draw="mask").blueprint,
+    ):
+        assert Blueprint.from_json(json.loads(json.dumps(blueprint.as_json()))) == blueprint
 
 
 def test_another_estimator_can_be_asked_for():
@@ -186,6 +191,16 @@ def test_an_unknown_name_gets_the_list_of_names():
     with pytest.raises(ValueError, match="method is 'GDC': give one of GCN, GCN-DO") as raised:
         find("GDC")
     assert all(method in str(raised.value) for method in METHODS)
+
+
+@pytest.mark.parametrize("method", MEANING)
+def test_a_rate_for_every_mask_takes_a_posterior_of_the_layer(method):
+    if MEANING[method][1] is BetaBernoulliRate and not find(method).local:
+        build(method, rate_draw="mask")
+        return
+    reason = "a rate for every edge" if find(method).local else "has no rate to draw"
+    with pytest.raises(ValueError, match=rf"model\.rate_draw is \"mask\", but {method} .*{reason}"):
+        build(method, rate_draw="mask")
 
 
 @pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])

@@ -85,6 +85,9 @@ class ModelSettings(Section):
     prior_beta: Positive = 1.0
     """Second parameter of the beta prior; 1 gives the paper's closed form of the KL, others take a
     quadrature, which is slow for a rate per edge."""
+    rate_draw: Literal["layer", "mask"] = "layer"
+    """Whether a keep probability with a beta prior is drawn once per layer and pass, or anew for
+    every mask: masks then have their marginal distribution, and the KL stays that of one rate."""
     entropy_weight: Weight = 0.0
     """A learned rate without a prior: how much its entropy counts in the objective."""
     temperature: Positive = 0.67

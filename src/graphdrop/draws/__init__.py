@@ -2,6 +2,7 @@
 
 - ``generator``: 16 bits for every connection, a pure function of a key and two node ids.
 - ``mask``: which connections share a draw, and how a draw becomes a multiplier.
+- ``table``: a relaxed mask written out, where no keep logit describes it.
 - ``rule``: from a draw to a multiplier, for every backend the same.
 """
 
@@ -35,6 +36,7 @@ from graphdrop.draws.rule import (
     rescale_factor,
     widest_logit,
 )
+from graphdrop.draws.table import Table
 
 __all__ = [
     "DRAW_BITS",
@@ -51,6 +53,7 @@ __all__ = [
     "Kind",
     "Mask",
     "Sharing",
+    "Table",
     "as_read",
     "block_of_feature",
     "concrete_logits",

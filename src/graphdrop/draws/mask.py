@@ -8,6 +8,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from graphdrop.draws.table import Table
+
 TEMPERATURE = 0.67  # the paper's, for relaxed masks
 
 
@@ -56,6 +58,8 @@ class Mask:
     """Use 1 - u in place of every u: the second pass of ARM."""
     before_normalization: bool = False
     """Mask the adjacency matrix and normalize what is left, instead of the reverse."""
+    table: Table | None = None
+    """A concrete mask in place of that of the keep logit, which is then its rate's mean."""
 
     def __post_init__(self) -> None:
         if self.blocks is not None and self.blocks < 1:
@@ -69,6 +73,11 @@ class Mask:
             raise ValueError(
                 "keep_logit must be a scalar or one entry per edge; "
                 f"got shape {tuple(self.keep_logit.shape)}"
+            )
+        if self.table is not None and (self.kind is not Kind.CONCRETE or self.keep_logit.dim()):
+            raise ValueError(
+                "table must be left out unless the mask is concrete and has one keep_logit; got "
+                f"kind {self.kind.value!r}, keep_logit of shape {tuple(self.keep_logit.shape)}"
             )
         if self.key.shape != (2,) or self.key.dtype != torch.int64:
             raise ValueError(

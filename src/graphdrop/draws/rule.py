@@ -13,6 +13,7 @@ A draw is 16 bits ``k``, the uniform ``u = (k + 1/2) / 2**16``; the antithetic p
   within four of 4096 cells, and its mean and slope would be those of the cells it falls into.
   Means and slopes over the draws are within 0.1 % of those over a true uniform down to
   ``t min(keep, 1 - keep) = 2**-14``; beyond that the 16 bits themselves are too coarse.
+- A concrete mask with a ``Table`` reads its multiplier there, by as many bits as the table has.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def multipliers(
         return torch.sigmoid(keep_logit.to(dtype)).expand(values.shape)
     if mask.kind is Kind.HARD:
         return (values >= drop_threshold(keep_logit)).to(dtype)
+    if mask.table is not None:
+        return mask.table.read(values, dtype)
     noise = _logit_of_uniform(values, keep_logit, mask.temperature, dtype)
     return torch.sigmoid((keep_logit.to(dtype) + noise) / mask.temperature)
 

@@ -17,7 +17,13 @@ ALGORITHM = 1
 _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
 # Settings that came later: with these values a run is what it was without them, key and all.
 _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
-    "model": {"architecture": "gcn", "norm_layer": "none", "jumping": "none", "heads": 8},
+    "model": {
+        "architecture": "gcn",
+        "norm_layer": "none",
+        "jumping": "none",
+        "heads": 8,
+        "rate_draw": "layer",
+    },
     "objective": {"agree": 0.0, "sharpen": 0.5},
     "train": {"passes": 1, "average": 0.0},
     "predict": {"dropout": True, "calibration": "none"},

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
 from graphdrop.graph import CSR, Graph, Normalization
-from graphdrop.kernels import cpu, reference
+from graphdrop.kernels import cpu, reference, tabled
 
 
 class Backend(StrEnum):
@@ -72,7 +72,9 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
         )
     if backend is Backend.REFERENCE or not fits:
         return reference.aggregate(graph, x, mask)
-    return cpu.aggregate(graph, x, mask)
+    compute = cpu.aggregate if mask.table is None else tabled.aggregate
+    out: Tensor = compute(graph, x, mask)
+    return out
 
 
 def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:

@@ -30,7 +30,7 @@ def supports(mask: Mask) -> bool:
     At lower temperatures a factor of float32 (one logit per edge) or float64 overflows: sooner
     where all bits of a draw are read, of which the extreme ones have the larger factors.
     """
-    if mask.kind is not Kind.CONCRETE:
+    if mask.kind is not Kind.CONCRETE or mask.table is not None:
         return True
     if mask.keep_logit.dim() == 0:
         return mask.temperature >= COLDEST

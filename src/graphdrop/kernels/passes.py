@@ -128,15 +128,31 @@ class Pass:
         table = _table(float(keep_logit), temperature, self.antithetic, signed)
         return channels.Concrete(table, _shift(table))
 
-    def rule_of_samples(self, keep_logits: Sequence[Tensor], temperatures: Sequence[float]) -> Any:
+    def rule_of_samples(self, masks: Sequence[Mask]) -> Any:
         """The rules of several masks with one logit each, to be read by the sample's number."""
         if self.kind is Kind.HARD:
-            thresholds = [draws.drop_threshold_of(float(logit)) for logit in keep_logits]
+            thresholds = [draws.drop_threshold_of(float(mask.keep_logit)) for mask in masks]
             return channels.HardPerEdge(*self._mirrored(np.array(thresholds, dtype=np.int32)))
-        tables = [
-            _table(float(logit), temperature, self.antithetic, signed=False)
-            for logit, temperature in zip(keep_logits, temperatures, strict=True)
-        ]
+        return self.rule_of_tables([self._table(mask) for mask in masks])
+
+    def rule_of_table(self, mask: Mask) -> Any:
+        """The rule of a mask that has a table."""
+        table = self._table(mask)
+        return channels.Concrete(table, _shift(table))
+
+    def _table(self, mask: Mask) -> NDArray[np.float32]:
+        if mask.table is not None:
+            return self.written(mask.table.multiplier)
+        return _table(float(mask.keep_logit), mask.temperature, self.antithetic, signed=False)
+
+    def written(self, entries: Tensor) -> NDArray[np.float32]:
+        """The entries of a ``draws.Table`` in the order in which this pass reads them."""
+        table = entries.to(torch.float32).numpy()
+        return np.ascontiguousarray(table[::-1]) if self.antithetic else table
+
+    @staticmethod
+    def rule_of_tables(tables: Sequence[NDArray[np.float32]]) -> Any:
+        """Multiply by the entries of several tables, to be read by the sample's number."""
         size = max(map(len, tables))  # a table of the top bits serves as one of all bits
         tables = [table.repeat(size // len(table)) for table in tables]
         return channels.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))

@@ -47,9 +47,7 @@ def aggregate_samples(
     places = [x.data_ptr() for x in kept]
     offsets = np.array([(place - places[0]) // 4 for place in places], dtype=np.int64)
     pass_ = cpu.pass_over(cpu.plain_structure(graph), options_of(masks[0], features), features)
-    rule = pass_.rule_of_samples(
-        [mask.keep_logit for mask in masks], [mask.temperature for mask in masks]
-    )
+    rule = pass_.rule_of_samples(masks)
     # every sample begins at a cache line, as it would in memory of its own
     size = pass_.rows * features
     out = torch.empty(len(masks), -(-size // LANES) * LANES)

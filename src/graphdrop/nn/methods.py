@@ -31,7 +31,8 @@ def _learned(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
 
 
 def _beta_bernoulli(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
-    return BetaBernoulliRate(settings.prior_alpha, settings.prior_beta)
+    alpha, beta = settings.prior_alpha, settings.prior_beta
+    return BetaBernoulliRate(alpha, beta, rate_draw=settings.rate_draw)
 
 
 def _beta_bernoulli_per_edge(settings: ModelSettings, edges: int) -> Rate:
@@ -207,6 +208,12 @@ class Blueprint:
 def _check(settings: ModelSettings, parts: Parts) -> None:
     """Refuse a method and an architecture, or options, that make no sense together."""
     attached = settings.architecture != "gcn"
+    if settings.rate_draw == "mask" and parts.rate is not _beta_bernoulli:
+        why = "draws a rate for every edge as it is" if parts.local else "has no rate to draw"
+        raise ValueError(
+            f'model.rate_draw is "mask", but {settings.method} {why}: set it to "layer", or take a '
+            "method with one beta-Bernoulli rate per layer, such as GCN-BBGDC"
+        )
     if parts.local and settings.mask == "before" and settings.norm != "row":
         raise ValueError(
             f'model.mask is "before" and model.norm "{settings.norm}", which {settings.method} '

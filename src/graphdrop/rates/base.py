@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from graphdrop.draws import Table
+
 
 class Rate(nn.Module, ABC):
     """A keep probability, or a distribution over one.
@@ -46,6 +48,10 @@ class Rate(nn.Module, ABC):
     @abstractmethod
     def logit(self, u: Tensor | None = None) -> Tensor:
         """The logit of the keep probability drawn at the uniforms `u`, which broadcast."""
+
+    def table(self, temperature: float) -> Table | None:  # noqa: ARG002 - a subclass reads it
+        """Relaxed masks at a temperature, where the rate is drawn anew for each; else `None`."""
+        return None
 
     def sample(self, u: Tensor | None = None) -> Tensor:
         """The keep probability drawn at the uniforms `u`."""

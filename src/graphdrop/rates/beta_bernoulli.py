@@ -1,13 +1,18 @@
 """A keep probability with a beta prior and a learned Kumaraswamy posterior."""
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from graphdrop.rates import kumaraswamy
+from graphdrop.draws import Table
+from graphdrop.rates import kumaraswamy, marginal
 from graphdrop.rates.base import Rate
 from graphdrop.util.ordered import ordered_sum
+
+RateDraw = Literal["layer", "mask"]
+"""What a draw of the rate serves: a whole layer in one pass, or one mask."""
 
 
 class BetaBernoulliRate(Rate):
@@ -23,14 +28,24 @@ class BetaBernoulliRate(Rate):
     paper's `c / L` is `prior_alpha`. Any other takes a quadrature, some 20 microseconds for an
     entry: nothing for a global rate, most of a step for thousands of local ones.
 
+    With `rate_draw="mask"` every mask has a rate of its own from the posterior that all share, and
+    is drawn from its marginal: a hard mask is Bernoulli with the posterior's mean, a relaxed one
+    has a `table`. The KL stays that of one rate. This is a regularized objective and no lower bound
+    of the evidence: hard masks see the mean alone, so the posterior's width is no uncertainty.
+
     Args:
         prior_alpha: First parameter of the beta prior, above 0.
         prior_beta: Second parameter of the beta prior, above 0.
         entries: How many values a local rate holds; `None` for a single, global one.
+        rate_draw: `"layer"` draws one rate for all masks of a pass, `"mask"` one for each.
     """
 
     def __init__(
-        self, prior_alpha: float = 0.8, prior_beta: float = 1.0, entries: int | None = None
+        self,
+        prior_alpha: float = 0.8,
+        prior_beta: float = 1.0,
+        entries: int | None = None,
+        rate_draw: RateDraw = "layer",
     ) -> None:
         super().__init__(entries)
         for name, value in (("prior_alpha", prior_alpha), ("prior_beta", prior_beta)):
@@ -39,6 +54,17 @@ class BetaBernoulliRate(Rate):
                     f"{name} is {value}; it takes a finite number above 0."
                     " Beta(1, 1) is the uniform prior."
                 )
+        if rate_draw not in get_args(RateDraw):
+            raise ValueError(
+                f"rate_draw is {rate_draw!r}; it takes 'layer', one rate for all masks of a pass,"
+                " or 'mask', one for each."
+            )
+        if rate_draw == "mask" and self.entries:
+            raise ValueError(
+                f"rate_draw is 'mask' and entries is {entries}; a local rate is drawn for every"
+                " edge as it is. Pass rate_draw='layer', or entries=None."
+            )
+        self.rate_draw = rate_draw
         self.prior_alpha = float(prior_alpha)
         self.prior_beta = float(prior_beta)
         self.raw_a = nn.Parameter(torch.empty(self.entries))
@@ -70,18 +96,32 @@ class BetaBernoulliRate(Rate):
 
     @property
     def num_uniforms(self) -> int:
-        """One per entry."""
-        return self.entries.numel()
+        """One per entry; none where every mask draws its own rate."""
+        return 0 if self.rate_draw == "mask" else self.entries.numel()
 
     def logit(self, u: Tensor | None = None) -> Tensor:
-        """The logit of `(1 - u^(1/b))^(1/a)`; a larger `u` gives a smaller keep probability."""
+        """The logit of `(1 - u^(1/b))^(1/a)`; a larger `u` gives a smaller keep probability.
+
+        With a rate for every mask it is the logit of the mean, and `u` is ignored.
+        """
+        if self.rate_draw == "mask":
+            logit = kumaraswamy.mean_logit(self.a.double(), self.b.double())
+            return logit.to(self.raw_a.dtype)
         log_u = self._log_uniform(u)
         return kumaraswamy.logit(log_u, self.a.double(), self.b.double()).to(self.raw_a.dtype)
 
     def sample(self, u: Tensor | None = None) -> Tensor:
-        """The keep probability `(1 - u^(1/b))^(1/a)`."""
+        """The keep probability `(1 - u^(1/b))^(1/a)`; with a rate for every mask, the mean."""
+        if self.rate_draw == "mask":
+            return self.mean()
         log_keep = kumaraswamy.log_keep(self._log_uniform(u), self.a.double(), self.b.double())
         return log_keep.exp().to(self.raw_a.dtype)
+
+    def table(self, temperature: float) -> Table | None:
+        """Relaxed masks with a rate each, in one table with gradients for `a` and `b`."""
+        if self.rate_draw == "layer":
+            return None
+        return marginal.table(self.a.double(), self.b.double(), temperature)
 
     def mean(self) -> Tensor:
         """`E[pi] = b B(1 + 1/a, b)`, in the shape of `entries`."""
@@ -105,9 +145,10 @@ class BetaBernoulliRate(Rate):
         return ordered_sum(kl.flatten()).to(self.raw_a.dtype)
 
     def extra_repr(self) -> str:
-        """The prior."""
+        """The prior, and what a rate is drawn for unless it is a layer."""
         own = f"prior_alpha={self.prior_alpha:g}, prior_beta={self.prior_beta:g}"
-        return ", ".join(filter(None, (own, super().extra_repr())))
+        drawn = "" if self.rate_draw == "layer" else f"rate_draw={self.rate_draw!r}"
+        return ", ".join(filter(None, (own, super().extra_repr(), drawn)))
 
     def _log_uniform(self, u: Tensor | None) -> Tensor:
         """`log u` in float64, finite and below 0 also where rounding has made `u` 0 or 1."""

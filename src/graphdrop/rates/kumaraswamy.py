@@ -26,6 +26,9 @@ _LARGE = 9.0
 _LOG_LARGE = math.log(_LARGE)
 _LOG_SMALL = -36.0
 
+# Below it a mean's surprisal is the rounding of its three terms.
+_LEAST = 1e-15
+
 # Entries whose quadrature is held in memory at once: 1024 of them take 2 MB an intermediate.
 _CHUNK = 1024
 
@@ -105,8 +108,18 @@ class _LogitOfOne(torch.autograd.Function):
 
 def mean(a: Tensor, b: Tensor) -> Tensor:
     """`E[pi] = b B(1 + 1/a, b)`."""
+    return _log_mean(a, b).exp()
+
+
+def mean_logit(a: Tensor, b: Tensor) -> Tensor:
+    """`logit E[pi]`, finite also where the mean rounds to 0 or 1."""
+    log_mean = _log_mean(a, b).clamp(max=-_LEAST)
+    return log_mean - (-torch.expm1(log_mean)).log()
+
+
+def _log_mean(a: Tensor, b: Tensor) -> Tensor:
     one_plus = 1 + a.reciprocal()
-    return (torch.lgamma(one_plus) + torch.lgamma(1 + b) - torch.lgamma(one_plus + b)).exp()
+    return torch.lgamma(one_plus) + torch.lgamma(1 + b) - torch.lgamma(one_plus + b)
 
 
 def log_prob(keep: Tensor, a: Tensor, b: Tensor) -> Tensor:

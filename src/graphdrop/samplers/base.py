@@ -124,12 +124,16 @@ class Sampler(nn.Module):
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
         """The mask of one layer in one pass; without a draw, its expectation."""
+        temperature = TEMPERATURE if draw is None else draw.temperature or TEMPERATURE
+        table = None
         if draw is None:
             kind, key = Kind.MEAN, torch.zeros(2, dtype=torch.int64)
             logit = torch.logit(self.rate.mean())
         else:
             kind, key = draw.kind, draw.key(layer)
             logit = self.rate.logit(self._uniforms(key))
+            if kind is Kind.CONCRETE:
+                table = self.rate.table(temperature)
         if logit.dim() == 1 and graph.parent_edge is not None:
             logit = logit[graph.parent_edge]
         return Mask(
@@ -141,8 +145,9 @@ class Sampler(nn.Module):
             symmetric=self.symmetric,
             self_loops=self.self_loops,
             before_normalization=self.before_normalization,
-            temperature=TEMPERATURE if draw is None else draw.temperature or TEMPERATURE,
+            temperature=temperature,
             antithetic=draw is not None and draw.antithetic,
+            table=table,
         )
 
     def _uniforms(self, key: Tensor) -> Tensor | None:

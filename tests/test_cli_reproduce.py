@@ -23,7 +23,7 @@ def refused(capsys, *arguments: str) -> str:
         (["table9"], "TARGET is 'table9': give one of table1, "),
         (["table1", "--recipe", "best"], "--recipe is 'best', which table1 does not have"),
         (["table1", "--dataset", "coro"], "--dataset is 'coro': give one of cora, "),
-        (["table1", "--method", "DO"], "--method is 'DO': give one of GCN, GCN-DO, "),
+        (["table1", "--method", "DX"], "--method is 'DX': give one of GCN, GCN-DO, "),
         (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
     ],
 )

@@ -240,7 +240,11 @@ def test_data_that_has_changed_since_is_refused(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "GDC"], "model.method is 'GDC': it takes one of GCN, GCN-DO"),
+        (["--method", "GDB"], "model.method is 'GDB': it takes one of GCN, GCN-DO"),
+        (
+            ["--method", "GAT-BBGDC", "--architecture", "sage"],
+            'model.method is "GAT-BBGDC" and model.architecture "sage": they name two',
+        ),
         (["--set", "model.norms=row"], "model.norms is not a setting: give model.norm"),
         (["--set", "epochs"], "--set is 'epochs': give section.name=value"),
         (["--config", "absent.toml"], "absent.toml cannot be read"),

@@ -159,11 +159,38 @@ def test_an_unknown_method_gets_the_list_of_names():
     assert all(method in str(raised.value) for method in Method)
 
 
-@pytest.mark.parametrize("name", ["gcn-bbgdc", "Gcn_BbGdc", "GCN_BBGDC"])
+@pytest.mark.parametrize("name", ["gcn-bbgdc", "Gcn_BbGdc", "GCN_BBGDC", "BBGDC", "bbgdc"])
 def test_a_methods_name_is_taken_in_any_case_and_kept_in_its_own(name):
     settings = config.settle({"model": {"method": name}})
     assert settings == Config()
     assert 'method = "GCN-BBGDC"' in config.to_toml(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "method"),
+    [
+        ("GAT-BBGDC", "gat", Method.GCN_BBGDC),
+        ("gatv2_bde_arm", "gatv2", Method.GCN_BDE_ARM),
+        ("SAGE", "sage", Method.GCN),
+    ],
+)
+def test_an_architecture_before_a_methods_name_is_a_setting(name, architecture, method):
+    apart = config.settle({"model": {"method": method, "architecture": architecture}})
+    for said in ({}, {"architecture": architecture.upper()}):
+        assert config.settle({"model": {"method": name, **said}}) == apart
+    assert Config(model=config.ModelSettings(method=name)) == apart
+    assert config.settle(tomllib.loads(config.to_toml(apart))) == apart
+
+
+def test_two_architectures_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="they name two architectures") as raised:
+        config.settle({"model": {"method": "GAT-BBGDC", "architecture": "gin"}})
+    assert str(raised.value) == (
+        'model.method is "GAT-BBGDC" and model.architecture "gin": they name two architectures, '
+        'so give model.method = "GCN-BBGDC", or leave the architecture out'
+    )
+    with pytest.raises(ValueError, match=r"model\.method is 'GAT-XYZ': it takes one of GCN, "):
+        config.settle({"model": {"method": "GAT-XYZ", "architecture": "gin"}})
 
 
 @pytest.mark.parametrize(

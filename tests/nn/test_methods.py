@@ -188,8 +188,8 @@ def test_another_estimator_can_be_asked_for():
 
 
 def test_an_unknown_name_gets_the_list_of_names():
-    with pytest.raises(ValueError, match="method is 'GDC': give one of GCN, GCN-DO") as raised:
-        find("GDC")
+    with pytest.raises(ValueError, match="method is 'GDB': give one of GCN, GCN-DO") as raised:
+        find("GDB")
     assert all(method in str(raised.value) for method in METHODS)
 
 

@@ -108,9 +108,10 @@ def _dataset(name: str) -> str:
 
 
 def _method(name: str) -> str:
-    if name not in list(Method):
-        raise ValueError(f"--method is {name!r}: give one of {', '.join(Method)}")
-    return name
+    try:
+        return str(Method(name))
+    except ValueError:
+        raise ValueError(f"--method is {name!r}: give one of {', '.join(Method)}") from None
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,8 +12,8 @@ import typer
 from graphdrop import config as settings
 from graphdrop.cli.runs import show_calibration, show_scores
 from graphdrop.cli.signals import stopping_at_signals
+from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
-from graphdrop.config.settings import ARCHITECTURES
 from graphdrop.data import sources
 from graphdrop.util.files import expanded
 
@@ -42,7 +42,11 @@ def train(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help=f"One of {', '.join(settings.Method)}.", show_default="GCN-BBGDC"),
+        typer.Option(
+            help=f"One of {', '.join(settings.Method)}, with or without GCN-; GAT-BBGDC is "
+            "--architecture gat --method BBGDC.",
+            show_default="GCN-BBGDC",
+        ),
     ] = None,
     architecture: Annotated[
         str | None,

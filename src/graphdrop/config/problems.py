@@ -60,6 +60,8 @@ def _known(settings: type[BaseModel], section: str = "") -> Iterator[tuple[str, 
 
 
 def _problem(error: Any, known: Mapping[str, str]) -> str:
+    if error["type"] == "value_error":  # of a check of our own, which says all
+        return str(error["ctx"]["error"])
     *sections, name = (str(part) for part in error["loc"][:2])
     key = ".".join((*sections, name))
     if error["type"] == "extra_forbidden":

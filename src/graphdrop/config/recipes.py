@@ -46,9 +46,9 @@ class Method(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Method | None":
-        """The same name in another case, or with underscores, such as `gcn_bbgdc`."""
+        """The same name in another case, with underscores, or without `GCN-`, such as `bbgdc`."""
         name = value.upper().replace("_", "-") if isinstance(value, str) else None
-        return next((method for method in cls if method.value == name), None)
+        return next((method for method in cls if method.value in (name, f"GCN-{name}")), None)
 
 
 STANDARD: Settings = {

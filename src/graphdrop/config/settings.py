@@ -6,11 +6,12 @@ what other methods, datasets and depths set differently, and `Config` fills it i
 Whatever is given wins.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from graphdrop.config import problems
+from graphdrop.config import names, problems
+from graphdrop.config.names import Architecture
 from graphdrop.config.recipes import Method, merged, recipe
 
 Count = Annotated[int, Field(ge=1)]
@@ -18,10 +19,6 @@ Blocks = Count | Literal["feature"]
 Positive = Annotated[float, Field(gt=0)]
 Weight = Annotated[float, Field(ge=0)]
 DropRate = Annotated[float, Field(ge=0, lt=1)]
-
-
-Architecture = Literal["gcn", "gat", "gatv2", "sage", "gin", "gcnii", "appnp"]
-ARCHITECTURES: tuple[str, ...] = get_args(Architecture)
 
 
 class Section(BaseModel):
@@ -59,7 +56,8 @@ class ModelSettings(Section):
     """The network: its method, its size, and how its connections are sampled."""
 
     method: Annotated[Method, Field(strict=False)] = Method.GCN_BBGDC
-    """The method's name. It also decides the defaults of everything that is not set."""
+    """The method's name, with or without GCN-; with another architecture's name before it, such as
+    GAT-BBGDC, it sets that too. It also decides the defaults of everything that is not set."""
     architecture: Architecture = "gcn"
     """Our own GCN, or PyTorch Geometric's layers with the method's sampler attached to them."""
     layers: Count = 2
@@ -113,6 +111,11 @@ class ModelSettings(Section):
     every block."""
     bias: bool = True
     """Whether layers have a bias."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _part_the_name(cls, given: Any) -> Any:
+        return names.parted(given) if isinstance(given, dict) else given
 
 
 class ObjectiveSettings(Section):
@@ -232,8 +235,8 @@ class Config(Section):
             return asked
         try:
             data = DataSettings.model_validate(_only(asked.get("data"), "dataset"))
-            names = ("method", "architecture", "layers")
-            model = ModelSettings.model_validate(_only(asked.get("model"), *names))
+            deciding = ("method", "architecture", "layers")
+            model = ModelSettings.model_validate(_only(asked.get("model"), *deciding))
         except ValidationError:
             return asked  # where no recipe can be chosen, what follows says why
         chosen = recipe(model.method, data.dataset, model.layers, model.architecture)

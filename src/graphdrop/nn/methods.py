@@ -113,9 +113,10 @@ ESTIMATORS: Mapping[str, Callable[[float], Estimator]] = {
 
 def find(name: str) -> Parts:
     """The parts of a method, or an error that lists the names."""
-    if name not in METHODS:
-        raise ValueError(f"method is {name!r}: give one of {', '.join(METHODS)}")
-    return METHODS[Method(name)]
+    try:
+        return METHODS[Method(name)]
+    except ValueError:
+        raise ValueError(f"method is {name!r}: give one of {', '.join(METHODS)}") from None
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,11 @@ def test_training_prints_its_figures_and_writes_its_folder(run, graph, tmp_path)
     code, printed, _ = run("train", "--dataset", graph, *words, *SMALL, "--out", out)
     assert code == 0
     assert "mine, GCN-BBGDC, 3 layers, seed 1" in printed
-    assert re.search(r"accuracy +NLL +ECE +PAvPU", printed)
+    assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC", printed)
     assert "PAvPU: certain up to 0.5 (fraction of largest entropy)." in printed
     result = json.loads((out / "result.json").read_text())
     for part in ("validation", "test"):
-        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu")]
+        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu", "aurc")]
         assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
     for number, rate in enumerate(result["drop_rates"], 1):
         assert figures(printed)[str(number)] == pytest.approx([rate], abs=6e-5)
@@ -93,7 +93,7 @@ def test_evaluating_a_run_gives_the_figures_that_training_gave(run, trained):
     assert code == 0
     result = json.loads((trained / "result.json").read_text())
     for part in ("validation", "test"):
-        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu")]
+        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu", "aurc")]
         assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
     assert f"The state after epoch {result['selected_epoch']}, selected" in printed
     assert "not finished" not in printed

@@ -1,16 +1,20 @@
 """A run predicts with the masks its settings name, and is scored as the measures define."""
 
 import copy
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
 from graphdrop import metrics
+from graphdrop.cli.runs import show_scores
+from graphdrop.experiments.rendering import metric_columns
 from graphdrop.inference import Predictive, predict
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint
-from graphdrop.train import evaluation
+from graphdrop.report.html import _metrics
+from graphdrop.train import Result, evaluation
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +132,28 @@ def test_the_scores_are_the_measures(settings_of):
     assert scores.ece == metrics.calibration_error(PROBABILITIES, LABELS).item()
     axis = changes["pavpu_axis"]
     assert scores.pavpu == metrics.pavpu(PROBABILITIES, LABELS, 0.8, axis=axis).pavpu.item()
+
+
+def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monkeypatch, capsys):
+    def wrong(prediction, labels, config):
+        return float((prediction.predicted != labels).double().mean())
+
+    entry = evaluation.ScoreMetric("error", "error rate", wrong, percent=True)
+    monkeypatch.setitem(evaluation.METRICS, "classes", [*evaluation.METRICS["classes"], entry])
+    config = with_masks(settings_of, "hard", decision="mean")
+    scores = evaluation.score(replace(PREDICTION, decision="mean"), LABELS, config)
+    assert scores.error == scores["error"] == pytest.approx(2 / 3)
+    assert "error rate 0.6667" in repr(Result(scores, scores, [], 1, 1, 0.0))
+    show_scores(config, {"test": scores}, [])
+    assert re.search(r"error rate.*0\.6667", capsys.readouterr().out, re.DOTALL)
+    assert _metrics()[-1]["title"] == "error rate"
+    assert list(metric_columns("error")) == ["error rate (%)"]
+
+
+def test_a_score_that_does_not_exist_is_an_error_with_those_that_do(settings_of):
+    scores = evaluation.score(PREDICTION, LABELS, with_masks(settings_of, "hard"))
+    with pytest.raises(AttributeError, match="'auc' is not a score; these are: accuracy, "):
+        scores.auc  # noqa: B018
 
 
 @pytest.mark.parametrize(

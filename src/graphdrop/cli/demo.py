@@ -119,16 +119,15 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
     title = f"{_title(name)}, {LAYERS} layers, seed {seed}, on the test nodes"
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     table.add_column("")
-    for column in ("accuracy", "NLL", "ECE", "PAvPU", "AURC", "seconds"):
+    for column in (*evidence[0].scores.shown(), "seconds"):
         table.add_column(column, justify="right")
     table.add_column("drop rate by layer")
     for run in evidence:
-        figures = [run.scores[key] for key in ("accuracy", "nll", "ece", "pavpu", "aurc")]
         rates = " ".join("none" if rate is None else f"{rate:.2f}" for rate in run.drop_rates)
         how = "learned" if run.config.model.method == settings.Method.GCN_BBGDC else "fixed"
         table.add_row(
             run.config.model.method.value,
-            *(f"{figure:.3f}" for figure in figures),
+            *(f"{value:.3f}" for value in run.scores.shown().values()),
             f"{run.seconds:.0f}",
             f"{rates}, {how}",
         )

@@ -104,11 +104,10 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     title = f"{Path(chosen.data.dataset).stem}, {model.method}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
-    for column in ("accuracy", "NLL", "ECE", "PAvPU"):
+    for column in scores["test"].shown():
         table.add_column(column, justify="right")
     for name, one in scores.items():
-        figures = (one.accuracy, one.nll, one.ece, one.pavpu)
-        table.add_row(name, *(f"{figure:.4f}" for figure in figures))
+        table.add_row(name, *(f"{value:.4f}" for value in one.shown().values()))
     rates = Table(box=box.SIMPLE_HEAD)
     rates.add_column("layer", justify="right")
     rates.add_column("drop rate", justify="right")

@@ -82,7 +82,7 @@ def train(
 ) -> None:
     """Train a method on a graph, and score it on the test nodes.
 
-    Says accuracy, NLL, ECE, PAvPU and the drop rate learned in each layer. A run that was
+    Prints accuracy, NLL, ECE, PAvPU, AURC and the drop rate learned in each layer. A run that was
     interrupted or killed goes on with --resume, and ends as if nothing had happened.
     """
     asked = settings.override(settings.read(config) if config else {}, assignments or [])

@@ -14,7 +14,7 @@ from graphdrop.experiments.rendering import (
     figure_of,
     figures_by_row,
     limits_of,
-    sampled,
+    metric_columns,
 )
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
@@ -33,8 +33,7 @@ def general(found: TargetRuns) -> Rendering:
     return figures_by_row(
         found,
         {
-            "NLL": (lambda r: sampled(r)["nll"], 3),
-            "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
+            **metric_columns("nll", "ece"),
             "seconds per epoch": (lambda r: r["seconds_per_epoch"], 4),
         },
     )
@@ -44,7 +43,7 @@ def amortised(found: TargetRuns) -> Rendering:
     """Accuracy and last KL of global, free and amortised rates; what the amortised ones learned."""
     compared = figures_by_row(
         found,
-        {"NLL": (lambda r: sampled(r)["nll"], 3), **LAST_KL},
+        {**metric_columns("nll"), **LAST_KL},
     )
     learned = [runs for runs in found.cells if _is_amortised(runs.cell)]
     title = f"{found.title}: what the amortised rates keep, KL averaged"

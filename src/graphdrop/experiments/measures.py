@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -105,13 +104,8 @@ def _predicted(trainer: Trainer, config: Config, part: str) -> Predictive:
 
 
 def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, float]:
-    """All figures of one prediction by name."""
-    chosen = prediction.predicted
-    more = {
-        "brier": float(metrics.brier_score(prediction.probabilities, labels)),
-        "aurc": float(metrics.aurc(prediction.probabilities, labels, predictions=chosen)),
-    }
-    return asdict(evaluation.score(prediction, labels, config)) | more
+    """Every metric of one prediction by its name."""
+    return evaluation.score(prediction, labels, config)
 
 
 def curves(prediction: Predictive, trainer: Trainer) -> dict[str, Any]:

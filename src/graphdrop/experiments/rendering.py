@@ -20,6 +20,7 @@ from graphdrop.metrics import ThresholdAxis
 from graphdrop.report.figures import Curve, Panel, draw_figure, save_figure
 from graphdrop.report.schematics import draw_schematics
 from graphdrop.report.tables import Table, beside_paper
+from graphdrop.train.evaluation import ScoreMetric, metrics_by_name
 from graphdrop.util.files import replace_file
 
 if TYPE_CHECKING:
@@ -67,6 +68,17 @@ def sampled(record: Record) -> Mapping[str, float]:
     """Scores on the test nodes as the network predicts with Monte Carlo samples."""
     scores: Mapping[str, float] = record.get("sampled", record)["test"]
     return scores
+
+
+def metric_columns(*names: str) -> Measured:
+    """Columns of a table for these metrics, titled and rounded as the registry of metrics says."""
+
+    def column(metric: ScoreMetric) -> tuple[Callable[[Record], float], int]:
+        factor = 100.0 if metric.percent else 1.0
+        return lambda record: factor * sampled(record)[metric.name], metric.digits
+
+    chosen = [metrics_by_name()[name] for name in names]
+    return {metric.label: column(metric) for metric in chosen}
 
 
 def accuracies(found: TargetRuns) -> Rendering:
@@ -143,8 +155,7 @@ def variants(found: TargetRuns, others: Measured | None = None) -> Rendering:
     return figures_by_row(
         found,
         {
-            "NLL": (lambda r: sampled(r)["nll"], 3),
-            "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
+            **metric_columns("nll", "ece"),
             "mean drop rate": (_mean_drop, 3),
             **(others or {}),
         },
@@ -172,10 +183,9 @@ def uncertainty(found: TargetRuns) -> Rendering:
         found,
         {
             "accuracy, sampled (%)": (lambda r: 100 * sampled(r)["accuracy"], 2),
-            "NLL": (lambda r: sampled(r)["nll"], 3),
-            "ECE (%)": (lambda r: 100 * sampled(r)["ece"], 2),
+            **metric_columns("nll", "ece"),
             "PAvPU (%) at 0.5": (lambda r: 100 * sampled(r)["pavpu"], 2),
-            "AURC": (lambda r: sampled(r)["aurc"], 4),
+            **metric_columns("aurc"),
         },
     )
     panels = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,6 +19,7 @@ from graphdrop.inference import Predictive, predict
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.train import evaluation
+from graphdrop.train.evaluation import Scores
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
 from graphdrop.train.objective import TERMS
@@ -44,7 +45,7 @@ class RunEvidence:
     """Of all nodes."""
     decided: Tensor
     """The predicted class of every node, by vote or by mean as the run's settings say."""
-    scores: dict[str, float]
+    scores: Scores
     """Figures on the test nodes, by name."""
     drop_rates: Numbers
     training: dict[str, Any]
@@ -87,8 +88,7 @@ def collect(
         prediction.samples,
         decision=prediction.decision,
     )
-    scores = asdict(evaluation.score(part, labels, config))
-    scores["aurc"] = float(metrics.aurc(probabilities, labels, predictions=predictions))
+    scores = evaluation.score(part, labels, config)
     bins = metrics.reliability(probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()

@@ -25,6 +25,7 @@ from graphdrop.config import differences
 from graphdrop.data.sources import find_source
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.layout import layout
+from graphdrop.train.evaluation import METRICS
 from graphdrop.util.files import replace_file
 
 SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
@@ -55,6 +56,7 @@ def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
         "command": command,
         "dataset": _dataset(runs[0], data, name),
         "graph": _graph(data),
+        "metrics": _metrics(),
         "differences": _differences(runs),
         "runs": [_run(run, label) for run, label in zip(runs, names, strict=True)],
     }
@@ -112,6 +114,20 @@ def packed(values: NDArray[Any] | Tensor, kind: str) -> dict[str, str]:
 
 def _fractions(values: Tensor) -> dict[str, str]:
     return packed((values.double() * LARGEST).round().clamp(0, LARGEST), "uint16")
+
+
+def _metrics() -> list[dict[str, Any]]:
+    """The columns of the summary, as the registry of metrics has them."""
+    return [
+        {
+            "name": metric.name,
+            "title": metric.title,
+            "percent": metric.percent,
+            "higher_is_better": metric.higher_is_better,
+        }
+        for metric in METRICS["classes"]
+        if metric.shown
+    ]
 
 
 def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:

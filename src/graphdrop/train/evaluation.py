@@ -1,50 +1,225 @@
-"""Score a prediction on the nodes of one part of a split."""
+"""The metrics of a prediction: a registry with one entry per metric, and `score`.
+
+Results, records of runs, tables in the terminal and the report read the registry. To add a metric,
+write its function and add one entry here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from graphdrop.config import Config
-from graphdrop.inference import Predictive
-from graphdrop.metrics import calibration_error, nll, pavpu
+from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
+from graphdrop.metrics import aurc, brier_score, calibration_error, nll, pavpu
+
+Output = Literal["classes", "labels", "gaussian"]
+"""How ``predict`` reads the outputs of a network."""
 
 
 @dataclass(frozen=True)
-class Scores:
-    """How good a prediction is on some nodes."""
+class ScoreMetric:
+    """One metric of a prediction: how it is computed, stored and shown.
 
-    accuracy: float
-    """Of the decision that the settings name: the vote or the mean."""
-    accuracy_vote: float
-    accuracy_mean: float
-    nll: float
-    ece: float
-    pavpu: float
+    Args:
+        name: the key in `result.json` and in records of runs.
+        title: the heading of its column in tables.
+        compute: takes a prediction, the targets of its rows and the settings; returns a number.
+        higher_is_better: which of two runs is better; decides the mark in the report.
+        percent: whether tables may show it in percent.
+        digits: decimals in the tables of `graphdrop reproduce`.
+        shown: whether it has a column in the tables of `train`, `evaluate` and `demo` and in the
+            report; it is stored in any case.
+
+    Example:
+        >>> wrong = lambda p, y, config: float((p.predicted != y).double().mean())
+        >>> ScoreMetric("error", "error rate", wrong, percent=True).label
+        'error rate (%)'
+    """
+
+    name: str
+    title: str
+    compute: Callable[[Any, Tensor, Config], float]
+    higher_is_better: bool = False
+    percent: bool = False
+    digits: int = 3
+    shown: bool = True
+
+    @property
+    def label(self) -> str:
+        """The heading of a column in percent, if the metric is shown in percent."""
+        return f"{self.title} (%)" if self.percent else self.title
+
+
+class Scores(dict[str, float]):
+    """The metrics of one prediction by name, also as attributes: `scores["nll"]`, `scores.nll`."""
+
+    def __getattr__(self, name: str) -> float:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"{name!r} is not a score; these are: {', '.join(self)}")
+
+    def shown(self) -> dict[str, float]:
+        """The values that tables show, by the heading of their column."""
+        return {
+            metric.title: self[name]
+            for name, metric in metrics_by_name().items()
+            if metric.shown and name in self
+        }
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """The fraction of nodes whose class is right."""
+    """The fraction of nodes whose class is right; both arguments are `(n,)`."""
     return int((predicted == labels).sum()) / len(labels)
 
 
-def score(prediction: Predictive, labels: Tensor, config: Config) -> Scores:
-    """All figures of a prediction; `labels` are those of its nodes, in its order."""
+def label_accuracy(prediction: LabelPredictive, targets: Tensor) -> float:
+    """The fraction of right entries, with a yes above one half; `targets` are `(n, labels)`."""
+    return float((prediction.labels == (targets > 0.5)).double().mean())
+
+
+def label_nll(prediction: LabelPredictive, targets: Tensor) -> float:
+    """The mean negative log-likelihood of all entries."""
+    yes = prediction.probabilities.double()
+    chance = torch.where(targets > 0.5, yes, 1.0 - yes).clamp_min(torch.finfo(torch.float32).tiny)
+    return float(-chance.log().mean())
+
+
+def micro_f1(prediction: LabelPredictive, targets: Tensor) -> float:
+    """F1 of all entries together."""
+    truth, said = targets > 0.5, prediction.labels
+    hits = float((truth & said).sum())
+    return 2.0 * hits / max(1.0, float(truth.sum() + said.sum()))
+
+
+def root_mean_square_error(prediction: GaussianPredictive, targets: Tensor) -> float:
+    """The root mean square error of the predicted means; `targets` are `(n,)` or `(n, targets)`."""
+    return float((prediction.mean - as_columns(targets)).double().square().mean().sqrt())
+
+
+def moments_nll(prediction: GaussianPredictive, targets: Tensor) -> float:
+    """The mean negative log-likelihood of a Gaussian with the predicted mean and variance."""
+    terms = gaussian_nll(prediction.mean, prediction.variance.log(), as_columns(targets))
+    return float(terms.double().mean())
+
+
+def coverage(prediction: GaussianPredictive, targets: Tensor) -> float:
+    """The fraction of targets inside their central 90 % interval."""
+    low, high = prediction.intervals(0.9)
+    truth = as_columns(targets)
+    return float(((truth >= low) & (truth <= high)).double().mean())
+
+
+def gaussian_nll(mean: Tensor, log_variance: Tensor, truth: Tensor) -> Tensor:
+    """The negative log-likelihood of every entry under a Gaussian, the constant included."""
+    constant = torch.log(torch.tensor(2.0 * torch.pi))
+    return 0.5 * (constant + log_variance + (truth - mean).square() * (-log_variance).exp())
+
+
+def as_columns(targets: Tensor) -> Tensor:
+    """Targets `(n,)` as `(n, 1)`; others as they are."""
+    return targets if targets.dim() > 1 else targets[:, None]
+
+
+def _pavpu(prediction: Predictive, labels: Tensor, config: Config) -> float:
     settings = config.predict
-    chosen = prediction.predicted
     certain = pavpu(
         prediction.probabilities,
         labels,
         settings.pavpu_threshold,
         axis=settings.pavpu_axis,
-        predictions=chosen,
+        predictions=prediction.predicted,
     )
+    return float(certain.pavpu)
+
+
+def _aurc(prediction: Predictive, labels: Tensor, _: Config) -> float:
+    return float(aurc(prediction.probabilities, labels, predictions=prediction.predicted))
+
+
+METRICS: dict[Output, list[ScoreMetric]] = {
+    "classes": [
+        # The accuracy of the decision that the settings name: the majority vote or the mean.
+        ScoreMetric(
+            "accuracy",
+            "accuracy",
+            lambda p, y, _: accuracy(p.predicted, y),
+            higher_is_better=True,
+            percent=True,
+            digits=2,
+        ),
+        ScoreMetric(
+            "accuracy_vote",
+            "accuracy by vote",
+            lambda p, y, _: accuracy(p.vote, y),
+            higher_is_better=True,
+            percent=True,
+            digits=2,
+            shown=False,
+        ),
+        ScoreMetric(
+            "accuracy_mean",
+            "accuracy by mean",
+            lambda p, y, _: accuracy(p.classes, y),
+            higher_is_better=True,
+            percent=True,
+            digits=2,
+            shown=False,
+        ),
+        ScoreMetric("nll", "NLL", lambda p, y, _: float(nll(p.probabilities, y))),
+        ScoreMetric(
+            "ece",
+            "ECE",
+            lambda p, y, _: float(calibration_error(p.probabilities, y)),
+            percent=True,
+            digits=2,
+        ),
+        ScoreMetric("pavpu", "PAvPU", _pavpu, higher_is_better=True, percent=True, digits=2),
+        ScoreMetric(
+            "brier",
+            "Brier score",
+            lambda p, y, _: float(brier_score(p.probabilities, y)),
+            shown=False,
+        ),
+        ScoreMetric("aurc", "AURC", _aurc, digits=4),
+    ],
+    "labels": [
+        ScoreMetric(
+            "accuracy",
+            "accuracy",
+            lambda p, y, _: label_accuracy(p, y),
+            higher_is_better=True,
+            percent=True,
+            digits=2,
+        ),
+        ScoreMetric("f1", "F1", lambda p, y, _: micro_f1(p, y), higher_is_better=True),
+        ScoreMetric("nll", "NLL", lambda p, y, _: label_nll(p, y)),
+    ],
+    "gaussian": [
+        ScoreMetric("rmse", "RMSE", lambda p, y, _: root_mean_square_error(p, y)),
+        ScoreMetric("nll", "NLL", lambda p, y, _: moments_nll(p, y)),
+        ScoreMetric("coverage", "coverage", lambda p, y, _: coverage(p, y), shown=False),
+    ],
+}
+"""All metrics, by the kind of output that they score; tables show them in this order."""
+
+
+def metrics_by_name() -> dict[str, ScoreMetric]:
+    """Every metric by its name. A name that several outputs share has the same title in all."""
+    return {metric.name: metric for metrics in METRICS.values() for metric in metrics}
+
+
+def score(
+    prediction: Predictive | LabelPredictive | GaussianPredictive,
+    targets: Tensor,
+    config: Config,
+    output: Output = "classes",
+) -> Scores:
+    """Compute every metric of a prediction; `targets` has one row per row of the prediction."""
     return Scores(
-        accuracy=accuracy(chosen, labels),
-        accuracy_vote=accuracy(prediction.vote, labels),
-        accuracy_mean=accuracy(prediction.classes, labels),
-        nll=float(nll(prediction.probabilities, labels)),
-        ece=float(calibration_error(prediction.probabilities, labels)),
-        pavpu=float(certain.pavpu),
+        {metric.name: metric.compute(prediction, targets, config) for metric in METRICS[output]}
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from graphdrop.train.evaluation import Scores
+
 
 class DivergedError(ValueError):
     """A run in which a number became infinite or undefined."""
@@ -19,7 +21,7 @@ class Result:
     """What came out of a run: the scores of the state that was best on the validation nodes."""
 
     validation: Any
-    """The task's figures: of classes `Scores`."""
+    """The scores on the validation nodes: `Scores`, unless the task returns its own."""
     test: Any
     drop_rates: list[float | None]
     """Expected drop rate of each layer; None where it drops nothing."""
@@ -47,9 +49,6 @@ class Result:
         )
 
 
-NAMES = {"accuracy": "accuracy", "f1": "F1", "rmse": "RMSE", "nll": "NLL", "ece": "ECE"}
-
-
 def _in_words(scores: Any) -> str:
-    shown = [(word, getattr(scores, name)) for name, word in NAMES.items() if hasattr(scores, name)]
-    return ", ".join(f"{word} {value:.4f}" for word, value in shown)
+    shown = scores.shown() if isinstance(scores, Scores) else {}
+    return ", ".join(f"{title} {value:.4f}" for title, value in shown.items())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch_geometric.data import Data
@@ -14,14 +12,13 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data.splits import Split
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
+from graphdrop.metrics import nll
 from graphdrop.train import evaluation
-from graphdrop.train.evaluation import Scores
-
-Output = Literal["classes", "labels", "gaussian"]
+from graphdrop.train.evaluation import Output, Scores, as_columns, gaussian_nll
 
 
 class Task(ABC):
-    """The likelihood of a network's outputs, and the figures of a prediction."""
+    """What a network predicts: the likelihood of its outputs, and the scores of a prediction."""
 
     output: Output
     """How ``predict`` reads the outputs."""
@@ -45,9 +42,9 @@ class Task(ABC):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean negative log-likelihood of one pass."""
 
-    @abstractmethod
-    def figures(self, answer: Any, targets: Tensor, config: Config) -> Any:
-        """All figures of a prediction."""
+    def figures(self, answer: Any, targets: Tensor, config: Config) -> Scores:
+        """Every metric of a prediction that `METRICS` lists for this kind of output."""
+        return evaluation.score(answer, targets, config, self.output)
 
     @abstractmethod
     def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
@@ -67,27 +64,10 @@ class Classes(Task):
         """Cross-entropy."""
         return cross_entropy(outputs, targets)
 
-    def figures(self, answer: Predictive, targets: Tensor, config: Config) -> Scores:
-        """Accuracy, NLL, ECE and PAvPU."""
-        return evaluation.score(answer, targets, config)
-
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""
-        from graphdrop.metrics import nll  # noqa: PLC0415 - beside the method of that name
-
         accuracy = evaluation.accuracy(answer.predicted, targets)
         return accuracy, float(nll(answer.probabilities, targets))
-
-
-@dataclass(frozen=True)
-class LabelScores:
-    """How good the probabilities of labels or links are."""
-
-    accuracy: float
-    """Of all entries, with a yes above one half."""
-    f1: float
-    """Of all entries together: micro F1."""
-    nll: float
 
 
 class Labels(Task):
@@ -103,29 +83,9 @@ class Labels(Task):
         """Binary cross-entropy, over all entries."""
         return binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
 
-    def figures(self, answer: LabelPredictive, targets: Tensor, config: Config) -> LabelScores:  # noqa: ARG002
-        """Accuracy, micro F1 and NLL."""
-        truth, said = targets > 0.5, answer.labels
-        hits = float((truth & said).sum())
-        f1 = 2.0 * hits / max(1.0, float(truth.sum() + said.sum()))
-        accuracy, nll = self.quality(answer, targets)
-        return LabelScores(accuracy, f1, nll)
-
     def quality(self, answer: LabelPredictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy over all entries and NLL."""
-        truth, yes = targets > 0.5, answer.probabilities.double()
-        chance = torch.where(truth, yes, 1.0 - yes).clamp_min(torch.finfo(torch.float32).tiny)
-        return float((answer.labels == truth).double().mean()), float(-chance.log().mean())
-
-
-@dataclass(frozen=True)
-class GaussianScores:
-    """How good a prediction of numbers is."""
-
-    rmse: float
-    nll: float
-    coverage: float
-    """The share of targets inside their central 90 % interval."""
+        return evaluation.label_accuracy(answer, targets), evaluation.label_nll(answer, targets)
 
 
 class Gaussian(Task):
@@ -135,32 +95,17 @@ class Gaussian(Task):
 
     def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
         """Twice the number of targets."""
-        return 2 * _column(data.y).shape[1]
+        return 2 * as_columns(data.y).shape[1]
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean negative log-likelihood of a Gaussian, the constant included."""
         mean, log_variance = outputs.chunk(2, 1)
-        return _gaussian_nll(mean, log_variance, _column(targets)).mean()
-
-    def figures(
-        self,
-        answer: GaussianPredictive,
-        targets: Tensor,
-        config: Config,  # noqa: ARG002
-    ) -> GaussianScores:
-        """Root mean square error, NLL of the moments, and coverage."""
-        truth = _column(targets)
-        low, high = answer.intervals(0.9)
-        inside = float(((truth >= low) & (truth <= high)).double().mean())
-        error, nll = self.quality(answer, targets)
-        return GaussianScores(-error, nll, inside)
+        return gaussian_nll(mean, log_variance, as_columns(targets)).mean()
 
     def quality(self, answer: GaussianPredictive, targets: Tensor) -> tuple[float, float]:
         """The negative root mean square error, and NLL."""
-        truth = _column(targets)
-        error = float((answer.mean - truth).double().square().mean().sqrt())
-        nll = _gaussian_nll(answer.mean, answer.variance.log(), truth)
-        return -error, float(nll.double().mean())
+        error = evaluation.root_mean_square_error(answer, targets)
+        return -error, evaluation.moments_nll(answer, targets)
 
 
 class Links(Labels):
@@ -207,12 +152,3 @@ def task_of(targets: Tensor) -> Task:
     if targets.dim() == 2 and bool(((targets == 0) | (targets == 1)).all()):
         return Labels()
     return Gaussian()
-
-
-def _column(targets: Tensor) -> Tensor:
-    return targets if targets.dim() > 1 else targets[:, None]
-
-
-def _gaussian_nll(mean: Tensor, log_variance: Tensor, truth: Tensor) -> Tensor:
-    constant = torch.log(torch.tensor(2.0 * torch.pi))
-    return 0.5 * (constant + log_variance + (truth - mean).square() * (-log_variance).exp())

@@ -1,11 +1,9 @@
 // The page put together: heading, summary, provenance, light and dark.
 
 const COLUMNS = [
-  ["accuracy ↑", (run) => run.scores.accuracy, percent, 1],
-  ["NLL ↓", (run) => run.scores.nll, number, -1],
-  ["ECE ↓", (run) => run.scores.ece, number, -1],
-  ["PAvPU ↑", (run) => run.scores.pavpu, number, 1],
-  ["AURC ↓", (run) => run.scores.aurc, number, -1],
+  ...report.metrics.map((metric) => [
+    `${metric.title} ${metric.higher_is_better ? "↑" : "↓"}`, (run) => run.scores[metric.name], metric.percent ? percent : number, metric.higher_is_better ? 1 : -1,
+  ]),
   ["seconds", (run) => run.seconds, (value) => number(value, 0), 0],
 ];
 

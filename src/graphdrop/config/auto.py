@@ -48,3 +48,102 @@ LABELLED_EDGES = 50
 """Edges with two labelled ends that an estimate of homophily takes."""
 HOMOPHILOUS = 0.4
 """Adjusted homophily from which neighbors are averaged without a way around them."""
+
+Way = Literal["smooth", "plain", "skip"]
+"""How neighbors are used: averaged, with agreement between samples on all nodes; averaged; or with
+linear residual connections and normalization layers, so that a layer can do without them."""
+
+SHARED: Settings = {
+    "model": {"norm": "sym", "init": "glorot", "mask": "before", "symmetric": True},
+    "objective": {"l2_factor": "one", "l2_biases": False, "warmup": 0, "kl_weight": 1.0},
+    "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
+    "predict": {"calibration": "temperature", "decision": "mean"},
+}
+
+WAYS: dict[Way, Settings] = {
+    "smooth": {
+        "model": {"dropout": 0.8},
+        "objective": {"l2": 2.5e-4, "l2_layers": "first", "agree": 1.0, "sharpen": 0.5},
+        "train": {"epochs": 400, "patience": 80},
+    },
+    "plain": {
+        "model": {"dropout": 0.5},
+        "objective": {"l2": 2.5e-4, "l2_layers": "first"},
+        "train": {"epochs": 600, "patience": 100},
+    },
+    "skip": {
+        "model": {"dropout": 0.5, "residual": "linear", "norm_layer": "layer"},
+        "objective": {"l2": 2.5e-5, "l2_layers": "all"},
+        "train": {"epochs": 600, "patience": 100, "learning_rate": 0.005},
+    },
+}
+
+LEARNED: Settings = {"model": {"prior_alpha": 8.0, "temperature": 0.15}}
+"""Of learned rates: a prior with a mean keep probability of 8/9, and masks close to hard ones."""
+BESIDE: Settings = {"predict": {"dropout": False}}
+"""Samples draw connections alone, where DropOut stands beside them in training."""
+FIXED: Settings = {"model": {"drop": 0.2}}
+"""Of fixed rates of edges, nodes and connections."""
+ATTACHED: Settings = {"model": {"mask": "after"}}
+"""Layers of PyG normalize their edges themselves, before a mask can act."""
+
+FEATURES: dict[FeatureKind, Settings] = {
+    "words": {"data": {"features": "row"}},
+    "dense": {"data": {"features": "stored"}},
+    "unscaled": {"data": {"features": "standardize"}},
+}
+
+DROPS_FEATURES = (Method.GCN, Method.GCN_DO)
+"""Methods that sample no connections."""
+FIXED_RATES = (Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS, Method.GCN_GDC)
+HARD = (Method.GCN_GDC, Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_ARM)
+"""Methods that are trained with hard masks, and predict with them."""
+WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
+"""Methods whose name says that nothing but what it names is dropped."""
+
+
+def ways(traits: GraphTraits) -> tuple[Way, ...]:
+    """The ways that suit a graph; of several, validation nodes decide."""
+    if traits.homophilous:
+        return ("smooth",)
+    return ("smooth", "plain", "skip") if traits.homophilous is None else ("plain", "skip")
+
+
+def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> Settings:
+    """All settings that are not the user's, for a method on a graph in one way."""
+    chosen = [SHARED, FEATURES[traits.feature_kind], WAYS[way]]
+    if method in FIXED_RATES:
+        chosen.append(FIXED)
+    elif method not in DROPS_FEATURES:
+        chosen.append(LEARNED)
+    if method not in DROPS_FEATURES:
+        chosen.append(BESIDE)
+    if method in WITHOUT_DROPOUT:
+        chosen.append({"model": {"dropout": 0.0}})
+    masks = "off" if method == Method.GCN else "hard" if method in HARD else "relaxed"
+    chosen.append({"predict": {"masks": masks}})
+    if method in FIXED_RATES and method not in HARD:
+        chosen.append({"predict": {"masks": "hard"}})
+    if architecture != "gcn":
+        chosen.append(ATTACHED)
+    return merged(*chosen)
+
+
+def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
+    """Two lines: what was chosen, and why."""
+    features = {
+        "words": "features look like bags of words: rows are divided by their sum",
+        "dense": "features are dense and of one scale: they are taken as stored",
+        "unscaled": "columns differ in scale: they are standardized over the training nodes",
+    }[traits.feature_kind]
+    if traits.homophily is None:
+        why = f"only {traits.labelled_edges} edges have two labelled ends, too few for homophily"
+    else:
+        why = f"adjusted homophily is {traits.homophily:.2f} ({traits.labelled_edges} edges)"
+    uses = {
+        "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
+        "plain": "neighbors are averaged",
+        "skip": "layers have linear residual connections and layer normalization",
+    }[way]
+    decided = ", decided on validation nodes" if tried else ""
+    return f"Recipe auto: {features}.\n{why.capitalize()}: {uses}{decided}."

@@ -163,8 +163,9 @@ class TrainSettings(Section):
     """Epochs from one evaluation on the validation nodes to the next."""
     samples: Count = 20
     """Monte Carlo samples of such an evaluation."""
-    select: Literal["accuracy", "nll"] = "accuracy"
-    """The validation figure by which the kept state is chosen; ties go to the lower NLL."""
+    select: Literal["accuracy", "nll", "calibrated-nll"] = "accuracy"
+    """The validation score by which the kept state is chosen: accuracy, with ties to the lower NLL,
+    NLL, or NLL at the temperature that is best for the state."""
     patience: Annotated[int, Field(ge=0)] = 0
     """Stop after so many epochs without a better state; 0 goes on to the end."""
     min_epochs: Annotated[int, Field(ge=0)] = 0
@@ -241,7 +242,6 @@ class Config(Section):
             return asked  # where no recipe can be chosen, what follows says why
         chosen = recipe(model.method, data.dataset, model.layers, model.architecture)
         return merged(chosen, asked)
-
 
     def asked(self) -> dict[str, Any]:
         """The settings that were given, by section and name; of a chosen recipe, all of them."""

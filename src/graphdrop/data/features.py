@@ -1,4 +1,4 @@
-"""Node features as a network takes them: as stored, or with rows that sum to 1."""
+"""Node features as a network takes them: as stored, row-normalized, or standardized."""
 
 from __future__ import annotations
 
@@ -18,6 +18,24 @@ def row_normalized(x: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(
         x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=True
     )
+
+
+def column_moments(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every column over some rows, ``[features]`` each, in float64.
+
+    A column that is constant there has a standard deviation of 1: it is centered and not scaled.
+    """
+    chosen = (x if x.layout is torch.strided else x.to_dense())[rows].double()
+    mean, deviation = chosen.mean(0), chosen.std(0, correction=0)
+    constant = deviation <= 1e-12 * mean.abs().clamp_min(1e-300)
+    return mean, torch.where(constant | (deviation == 0.0), 1.0, deviation)
+
+
+def standardized(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Every column less its mean, divided by its standard deviation; the result is dense."""
+    dense = x if x.layout is torch.strided else x.to_dense()
+    mean, deviation = mean.to(dense.device), deviation.to(dense.device)
+    return ((dense.double() - mean) / deviation).to(x.dtype)
 
 
 def _divisor(total: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphdrop.config import Config
+from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source
 
 ALGORITHM = 1
@@ -24,7 +24,8 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "heads": 8,
         "rate_draw": "layer",
     },
-    "objective": {"agree": 0.0, "sharpen": 0.5},
+    "data": {"calibration": 0.0},
+    "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
     "train": {"passes": 1, "average": 0.0},
     "predict": {"dropout": True, "calibration": "none"},
 }
@@ -33,6 +34,8 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
 def settled(config: Config) -> dict[str, Any]:
     """All settings of a run but those that have no effect on its result, as plain values."""
     values = config.model_dump(mode="json")
+    if values.pop("recipe") == "auto":
+        values["recipe"] = f"auto {auto.VERSION}"
     for section, names in _WITHOUT_EFFECT.items():
         for name in names:
             del values[section][name]

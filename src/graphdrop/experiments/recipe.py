@@ -141,7 +141,7 @@ def settled_run(
     """All settings of one run of a cell; `over` comes after those of the rules and of the row."""
     fitting = [rule.set for rule in rules if rule.fits(row, dataset, layers)]
     cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, "layers": layers}}
-    asked = merged({"seed": seed}, *fitting, row.set, over, cell)
+    asked = merged({"seed": seed, "recipe": "paper"}, *fitting, row.set, over, cell)
     if asked["data"].get("split_seed") == OWN_SPLIT:
         asked["data"]["split_seed"] = seed
     return settings.settle(asked)

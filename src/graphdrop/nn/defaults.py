@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import torch
+from torch import Tensor
+
 from graphdrop.config import Config
-from graphdrop.data.features import row_normalized
+from graphdrop.data.features import column_moments, row_normalized, standardized
 from graphdrop.nn.cache import TensorCache
 
 if TYPE_CHECKING:
@@ -21,8 +24,11 @@ Masks = Literal["relaxed", "hard", "expected", "off"]
 class PredictionDefaults:
     """How a model predicts unless ``predict`` is told otherwise. It is saved with the model."""
 
-    features: Literal["stored", "row"] = "stored"
-    """What the network takes: features as stored, or with rows divided by their sum."""
+    features: Literal["stored", "row", "standardize"] = "stored"
+    """What the network takes: features as stored, with rows divided by their sum, or with columns
+    standardized by ``feature_moments``."""
+    feature_moments: tuple[Sequence[float], Sequence[float]] | None = None
+    """Mean and standard deviation of every column over the training nodes."""
     samples: int = 20
     """Monte Carlo samples."""
     masks: Masks | None = None
@@ -40,6 +46,8 @@ class PredictionDefaults:
     """A fitted calibrator as JSON values (`graphdrop.inference.calibration`)."""
     calibrated_on: Mapping[str, float] | None = None
     """What the graph was like that it was fitted on, to notice another one by."""
+    reject_by: str | None = None
+    """The uncertainty score that was best at finding errors on the validation nodes."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 
     def inputs(self, data: Data) -> Data:
@@ -48,8 +56,31 @@ class PredictionDefaults:
         if self.features == "stored" or x is None:
             return data
         data = copy.copy(data)
-        data.x = self._prepared.get(lambda: row_normalized(x), x, extra="features")
+        data.x = self._prepared.get(lambda: self._transformed(x), x, extra="features")
         return data
+
+    def fitted(self, x: Tensor, train: Tensor) -> Self:
+        """The same with the moments of the training nodes, where features are standardized."""
+        if self.features != "standardize":
+            return self
+        mean, deviation = column_moments(x, train)
+        return replace(self, feature_moments=(tuple(mean.tolist()), tuple(deviation.tolist())))
+
+    def _transformed(self, x: Tensor) -> Tensor:
+        if self.features == "row":
+            return row_normalized(x)
+        if self.feature_moments is None:
+            raise ValueError(
+                "features is 'standardize', but there are no moments of training nodes: call "
+                "fitted(x, train) first, or train with Trainer, which does"
+            )
+        mean, deviation = (torch.tensor(m, dtype=torch.float64) for m in self.feature_moments)
+        if len(mean) != x.shape[1]:
+            raise ValueError(
+                f"data.x has {x.shape[1]} features, but the model was trained with {len(mean)}: "
+                "give the same columns in the same order"
+            )
+        return standardized(x, mean, deviation)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""

@@ -19,7 +19,14 @@ def stored_config(folder: str | Path) -> Config:
     path = Path(folder) / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} has no {CONFIG}: give the folder of a run (--out of train)")
-    return settings.settle(settings.read(path))
+    # Before 0.3 there was one recipe, the paper's, and no setting that names it.
+    return settings.settle({"recipe": "paper"} | settings.read(path))
+
+
+def run_to_resume(folder: str | Path | None) -> Config | None:
+    """The settings of the run in a folder, if there is one."""
+    there = folder is not None and (Path(folder) / CONFIG).is_file()
+    return stored_config(folder) if folder is not None and there else None
 
 
 def checked(folder: str | Path) -> Path:

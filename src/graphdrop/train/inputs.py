@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from graphdrop.config import Config, DataSettings
@@ -47,6 +48,31 @@ def dataset_for(config: Config, data: Dataset | Data | None) -> tuple[Config, Da
     if not data.y.is_floating_point() and data.y.dim() == 1:
         return config, load_dataset(data, None, config.data.split, config.data.split_seed)
     return config, _with_given_split(data)
+
+
+CALIBRATION_SEED = 1
+"""Of the draw of the calibration nodes."""
+
+
+def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
+    """The masks of a split, with a share of the validation nodes set aside for the calibrator.
+
+    By default the two share all validation nodes.
+    """
+    validation, share = parts["validation"], config.data.calibration
+    if not share or config.predict.calibration == "none":
+        return parts | {"calibration": validation}
+    nodes = validation.nonzero().flatten()
+    count = round(share * len(nodes))
+    if not 0 < count < len(nodes):
+        raise ValueError(
+            f"data.calibration is {share} of {len(nodes)} validation nodes, which leaves none for "
+            "the calibrator or for the selection: give another share, or more validation nodes"
+        )
+    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(CALIBRATION_SEED))
+    aside = torch.zeros_like(validation)
+    aside[nodes[order[:count]]] = True
+    return parts | {"validation": validation & ~aside, "calibration": aside}
 
 
 def _with_given_split(data: Data) -> Dataset:

@@ -41,15 +41,19 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
         trainer: with its model in the selected state.
         raw: the figures without a calibrator, of validation and test.
     """
-    rows = trainer.rows["validation"]
+    rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
     calibrator, halves = fit_calibrator(trainer, rows)
     found = dict(raw)
-    if halves is not None and trainer.task.output == "classes":
+    if shared and halves is not None and trainer.task.output == "classes":
         found["validation"] = trainer.figures("validation", out_of_fold(trainer, halves, rows))
     engine = trainer.engine
     engine.defaults = replace(
         engine.defaults, calibration=to_json(calibrator), calibrated_on=described(trainer.data)
     )
+    if not shared:
+        found["validation"] = trainer.figures(
+            "validation", trainer.predict(trainer.rows["validation"])
+        )
     answer = trainer.predict(trainer.rows["test"])
     found["test"] = trainer.figures("test", answer)
     found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}

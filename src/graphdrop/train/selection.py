@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from graphdrop.config import TrainSettings
+from graphdrop.metrics import apply_temperature, fit_temperature, nll
 
 
 @dataclass
@@ -34,3 +37,12 @@ class Selection:
 
 def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, float]:
     return (accuracy, -nll) if settings.select == "accuracy" else (-nll, accuracy)
+
+
+def tempered_nll(probabilities: Tensor, labels: Tensor) -> float:
+    """The NLL of probabilities ``[n, classes]`` at the temperature that is best for the labels.
+
+    A state that is too sure or not sure enough is then judged by what a calibrator will make of it.
+    """
+    temperature = fit_temperature(probabilities, labels)
+    return float(nll(apply_temperature(probabilities, temperature), labels))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch_geometric.data import Data
 
 from graphdrop.config import Config
+from graphdrop.data import Dataset
 from graphdrop.data.splits import Split
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
 from graphdrop.metrics import nll
@@ -50,19 +52,42 @@ class Task(ABC):
     def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
         """A score of which more is better, and the negative log-likelihood: for the selection."""
 
+    def balanced(self, targets: Tensor) -> Task:  # noqa: ARG002
+        """The same task with training nodes weighted by their class; only classes can be."""
+        raise ValueError(
+            f'objective.class_weights is "balanced", but the targets are {self.output}, not '
+            'classes: set it to "none"'
+        )
+
     def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:  # noqa: ARG002
         """Outputs of nodes as outputs of what is predicted; ``rows`` are those of one part."""
         return outputs
 
 
 class Classes(Task):
-    """One class out of several for every node: logits ``[nodes, classes]``."""
+    """One class out of several for every node: logits ``[nodes, classes]``.
+
+    Args:
+        weight: of every class in the cross-entropy, ``[classes]``; equal by default.
+    """
 
     output: Output = "classes"
 
+    def __init__(self, weight: Tensor | None = None) -> None:
+        self.weight = weight
+
+    def balanced(self, targets: Tensor) -> Task:
+        """Classes weighted by the inverse of their number of training nodes."""
+        count = targets.bincount().clamp_min(1).float()
+        weight = count.sum() / (len(count) * count)
+        return Classes(weight)
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy."""
-        return cross_entropy(outputs, targets)
+        weight = self.weight
+        if weight is not None and len(weight) < outputs.shape[1]:
+            weight = torch.nn.functional.pad(weight, (0, outputs.shape[1] - len(weight)), value=1.0)
+        return cross_entropy(outputs, targets, weight)
 
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""
@@ -143,6 +168,13 @@ class Links(Labels):
         """Embeddings ``[nodes, features]`` to logits ``[links]`` of the pairs of one part."""
         source, destination = self.pairs if rows is None else self.pairs[:, rows]
         return (outputs[source] * outputs[destination]).sum(-1)
+
+
+def weighted(task: Task, config: Config, dataset: Dataset) -> Task:
+    """The task with the class weights that the settings ask for."""
+    if config.objective.class_weights == "none":
+        return task
+    return task.balanced(dataset.data.y[dataset.split.train])
 
 
 def task_of(targets: Tensor) -> Task:

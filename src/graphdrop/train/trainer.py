@@ -30,7 +30,7 @@ from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
-from graphdrop.train import checkpoint, folder, inputs, keeping, provenance
+from graphdrop.train import auto, checkpoint, folder, inputs, keeping, provenance
 from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
@@ -39,8 +39,8 @@ from graphdrop.train.objective import Objective
 from graphdrop.train.post_hoc_calibration import score_calibrated
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import Result, StoppedError
-from graphdrop.train.selection import Selection
-from graphdrop.train.tasks import Task, task_of
+from graphdrop.train.selection import Selection, tempered_nll
+from graphdrop.train.tasks import Task, task_of, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
 from graphdrop.util.locks import folder_lock
 
@@ -88,14 +88,16 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         config, dataset = inputs.dataset_for(config, data)
-        self.config, self.dataset = config, dataset
         self.progress = progress or Progress()
+        stored = folder.run_to_resume(run_folder) if resume else None
+        config = auto.chosen(config, dataset, stored, self.progress.say, own=model is not None)
+        self.config, self.dataset = config, dataset
         self.fingerprint = provenance.fingerprint(dataset.data)
         self.data = dataset.data if device is None else dataset.data.to(device)
-        self.task = task or task_of(self.data.y)
+        self.task = weighted(task or task_of(self.data.y), config, dataset)
         self._loss = loss or self.task.loss
         self.targets = self.task.targets(self.data).to(self.data.x.device)
-        parts = self.task.parts(dataset.split)
+        parts = inputs.with_calibration_part(self.task.parts(dataset.split), config)
         # The same tensors in every call: what was worked out for them is then found again.
         self.rows = {n: mask.nonzero().flatten().to(device) for n, mask in parts.items()}
         for name, rows in self.rows.items():
@@ -106,7 +108,7 @@ class Trainer:
         self.model: Any = self._built() if model is None else model
         self.model.to(device)
         self.engine: SampledModel = sampled(self.model)
-        self.engine.defaults = PredictionDefaults.of(config)
+        self.engine.defaults = PredictionDefaults.of(config).fitted(self.data.x, self.rows["train"])
         if config.train.estimator != "method":
             self.engine.estimator = self._asked_estimator(own=model is not None)
         self.inputs = self.engine.defaults.inputs(self.data)
@@ -155,25 +157,39 @@ class Trainer:
 
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""
-        settings = self.config.train
-        self.journal = Journal(self.folder, self.epoch)
-        self._kept = time.monotonic()
-        self._started = self._kept - self.seconds
-        self.progress.start(settings.epochs, self.epoch)
         result = None
         try:
             for callback in self.callbacks:
                 callback.on_start(self)
-            while not self.finished:
-                self._train_epoch()
+            self._train()
             result = self._conclude()
         finally:
-            self.progress.stop()
-            self.journal.close()
+            self._close()
             for callback in self.callbacks:
                 callback.on_end(self, result)
-            self._lock.close()
         return result
+
+    def select(self) -> Selection:
+        """Train to the end and return the selected evaluation; no test node is looked at."""
+        try:
+            self._train()
+        finally:
+            self._close()
+        return self.selection
+
+    def _train(self) -> None:
+        """All epochs that are left."""
+        self.journal = Journal(self.folder, self.epoch)
+        self._kept = time.monotonic()
+        self._started = self._kept - self.seconds
+        self.progress.start(self.config.train.epochs, self.epoch)
+        while not self.finished:
+            self._train_epoch()
+
+    def _close(self) -> None:
+        self.progress.stop()
+        self.journal.close()
+        self._lock.close()
 
     def stop(self) -> None:
         """Stop after the present epoch: its state is kept in the folder, and `fit` raises.
@@ -272,7 +288,10 @@ class Trainer:
             quality, nll = self.task.quality(prediction, targets)
         if isinstance(prediction, Predictive):
             self.right.append(prediction.predicted == targets)
-        if self.selection.offer(self.epoch, quality, nll, settings):
+        by_nll = nll
+        if settings.select == "calibrated-nll" and isinstance(prediction, Predictive):
+            by_nll = tempered_nll(prediction.probabilities, targets)
+        if self.selection.offer(self.epoch, quality, by_nll, settings):
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {
             "validation": {"accuracy": quality, "nll": nll},

@@ -1,0 +1,86 @@
+"""The recipe ``auto`` at work: complete settings from what was asked for and from the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graphdrop.config import Config
+from graphdrop.config.auto import GraphTraits, Way, choose, explain, ways
+from graphdrop.config.recipes import Settings, merged
+from graphdrop.data import Dataset
+from graphdrop.data.traits import traits_of
+from graphdrop.train.progress import Silent
+
+TRIAL_EPOCHS = 120
+"""Of every way that is tried, where a graph's labels do not tell which one suits it."""
+
+OTHER_TARGETS: Settings = {
+    "model": {"norm": "sym", "init": "glorot"},
+    "objective": {"l2": 2.5e-5, "l2_factor": "one", "l2_biases": False, "warmup": 0},
+    "train": {"select": "nll", "learning_rate": 0.01, "epochs": 1000, "patience": 200},
+}
+"""Where targets are not classes."""
+
+
+def chosen(
+    config: Config,
+    dataset: Dataset,
+    stored: Config | None,
+    say: Callable[[str], None],
+    *,
+    own: bool = False,
+) -> Config:
+    """Complete settings: what was asked for, and for the rest what suits the graph.
+
+    Args:
+        config: with ``recipe = "auto"``; any other is returned as it is.
+        dataset: the graph and its split. Labels of test nodes are not read.
+        stored: the settings of the run that is to go on, which has chosen already.
+        say: takes two lines on what was chosen.
+        own: whether the model is the user's; settings of a model are then left alone.
+    """
+    if config.recipe != "auto" or is_complete(config):
+        return config
+    asked = config.asked() | {"recipe": "auto"}
+    if stored is not None:
+        return Config(**merged(stored.model_dump(mode="json"), asked))
+    if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
+        return complete(Config(**merged(OTHER_TARGETS, asked)))
+    traits = traits_of(dataset)
+    settings = {
+        way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in ways(traits)
+    }
+    best, tried = next(iter(settings)), len(settings) > 1
+    if tried:
+        best = min(settings, key=lambda way: trial_nll(settings[way], dataset))
+    for line in explain(traits, best, tried=tried).splitlines():
+        say(line)
+    return complete(settings[best])
+
+
+def trial_nll(config: Config, dataset: Dataset) -> float:
+    """The validation NLL, at its best temperature, that a short training reaches."""
+    from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
+
+    epochs = min(TRIAL_EPOCHS, config.train.epochs)
+    train = config.train.model_copy(update={"epochs": epochs, "select": "calibrated-nll"})
+    trial = complete(config.model_copy(update={"train": train}))
+    return Trainer(trial, dataset, progress=Silent()).select().nll
+
+
+def is_complete(config: Config) -> bool:
+    """Whether every setting was given, as in the file of a run."""
+    return all(
+        section.model_fields_set == set(type(section).model_fields)
+        for section in (config.data, config.model, config.objective, config.train, config.predict)
+    )
+
+
+def complete(config: Config) -> Config:
+    """The same settings, all of them given: nothing is left to choose."""
+    return Config(**config.model_dump(mode="json"))
+
+
+def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
+    settings = choose(config.model.method, config.model.architecture, traits, way)
+    return {n: section for n, section in settings.items() if not (own and n == "model")}

@@ -9,8 +9,8 @@ of `G(s_k; a, b) = const` gives it a gradient,
     ds_k/da = -(dG/da) / (dG/ds),    the same for b.
 
 `G` is the convolution of the Kumaraswamy distribution of `logit(pi)`, whose width is never much
-below `1 / log(b)`, with the logistic density of `logit(u)`: a trapezoidal rule of step 0.1 is off by
-less than 1e-6 for `a`, `b` in [1e-3, 1e3]. As a mixture of logistic functions `log G` and the
+below `1 / log(b)`, with the logistic density of `logit(u)`: a trapezoidal rule of step 0.1 is off
+by less than 1e-6 for `a`, `b` in [1e-3, 1e3]. As a mixture of logistic functions `log G` and the
 logarithm of its density change by at most 1 over a unit of `s`, whatever `a` and `b` are, so that
 cubics between the points of that grid are good to four digits and more.
 """

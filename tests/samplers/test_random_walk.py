@@ -19,7 +19,6 @@ from contracts.sampler_contract import (
     Place,
     SamplerContract,
     make_rate,
-    rates,
     town,
 )
 from contracts.toy_network import SHARINGS, Toy

@@ -61,3 +61,32 @@ def test_what_cannot_be_written_is_said_before_any_work(run, runs, tmp_path, cho
     code, _, error = run("report", *choose(runs, tmp_path))
     assert code == 2
     assert message in error
+
+
+def test_a_run_on_a_file_that_was_moved_takes_it_again(run, tmp_path):
+    graph, elsewhere, out = tmp_path / "mine.npz", tmp_path / "there.npz", tmp_path / "run"
+    words = ["--architecture", "gat", "--method", "BBGDC", "--epochs", "3", "--dataset"]
+    small = ["--set", "model.hidden=8", "--set", "predict.samples=2"]
+    assert run("train", *words, write_graph(graph), *small, "--out", out)[0] == 0
+    assert run("report", out, "-o", tmp_path / "a.html")[0] == 0
+    graph.rename(elsewhere)
+    code, _, error = run("report", out, "-o", tmp_path / "b.html")
+    assert (code, "mine.npz cannot be read" in error) == (2, True)
+    given = ["--dataset", elsewhere]
+    assert run("report", out, "-o", tmp_path / "b.html", *given)[0] == 0
+    assert f"--dataset {elsewhere}" in (tmp_path / "b.html").read_text()
+    for verb in (["evaluate", out], ["predict", out, "-o", tmp_path / "p.csv"]):
+        code, _, error = run(*verb, *given)
+        assert (code, error) == (0, "")
+
+
+def test_other_data_is_noted_and_a_report_refuses_it(run, runs, tmp_path):
+    other = ["--dataset", write_graph(tmp_path / "mine.npz", rotate=1)]
+    for verb in (["evaluate", runs[0]], ["predict", runs[0], "-o", tmp_path / "p.csv"]):
+        code, _, error = run(*verb, *other)
+        assert code == 0
+        assert f"Note: the data given is not what {runs[0]} was trained on" in error
+    code, _, error = run("report", runs[0], "-o", tmp_path / "report.html", *other)
+    assert code == 2
+    assert f"the data given is not what {runs[0]} was trained on" in error
+    assert not (tmp_path / "report.html").exists()

@@ -51,7 +51,7 @@ def make_rate(name: str) -> Rate:
         return FixedRate(keep=KEEP)
     if name == "learned":
         return LearnedRate(KEEP)
-    rate = BetaBernoulliRate()
+    rate = BetaBernoulliRate(rate_draw="mask" if name == "beta per mask" else "layer")
     rate.a, rate.b = 3.0, 1.0  # the mean of Kumaraswamy(a, 1) is a / (a + 1)
     return rate
 

@@ -8,12 +8,12 @@ import torch
 
 from contracts.chromium import Chromium, executable
 from contracts.small_runs import CLASSES, train, write_graph
-from graphdrop.cli.report import gather
 from graphdrop.config import settle
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.nn.methods import Blueprint
 from graphdrop.report.collect import collect
 from graphdrop.report.html import write_report
+from graphdrop.report.runs import gather
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1<'
 

@@ -15,10 +15,10 @@ from torch_geometric.data import Data
 from contracts.single_layers import one_pass
 from contracts.small_runs import CLASSES, NODES, train, write_graph
 from graphdrop import GCN, metrics
-from graphdrop.cli.report import gather
 from graphdrop.graph import Graph
 from graphdrop.report.collect import MEANS, _course, _smoothing
 from graphdrop.report.html import embedded, packed, page, run_names, write_report
+from graphdrop.report.runs import gather
 from graphdrop.train import load
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">{{script}}&amp;\u2028'

@@ -19,7 +19,6 @@ from contracts.sampler_contract import (
     Place,
     SamplerContract,
     make_rate,
-    rates,
     town,
 )
 from contracts.toy_network import SHARINGS, Toy
@@ -127,7 +126,7 @@ def test_the_chance_to_be_reached_is_that_of_an_edge_kept_in_every_layer_before(
     torch.testing.assert_close(reached(model, None), torch.stack([one_layer, one_layer**2]))
 
 
-@rates
+@pytest.mark.parametrize("rate", ["fixed", "learned", "beta", "beta per mask"])
 def test_without_a_draw_nodes_are_reached_as_often_as_samples_reach_them(rate: str) -> None:
     model, samples = network(make_rate(rate)), 1000
     with torch.no_grad():

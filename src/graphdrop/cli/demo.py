@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphdrop import config as settings
-from graphdrop.cli.report import gather, written
+from graphdrop.cli.report import written
 from graphdrop.config.recipes import merged
 from graphdrop.data.sources import SOURCES, UnavailableError
 
@@ -46,6 +46,8 @@ def demo(
     on Cora, or where Cora cannot be had on Citeseer or on a synthetic graph. Takes about a minute
     or two.
     """
+    from graphdrop.report.runs import gather  # noqa: PLC0415 - --help needs no torch
+
     dataset = _available()
     folder = _fresh(out)
     data = dataset.data

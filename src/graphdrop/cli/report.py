@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdrop.cli.runs import open_run
+from graphdrop.cli.runs import OwnData
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphdrop.report.collect import RunEvidence
-
-MOST = 8
-"""So many runs can be told apart by colour and dashes."""
 
 
 def report(
@@ -27,26 +24,24 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
         "report.html"
     ),
+    dataset: OwnData = None,
 ) -> None:
     """Compare runs on one graph in an HTML page that needs no network and no server.
 
     Shows figures, training curves with the learned rates, calibration, PAvPU, risk against
     coverage, over-smoothing, and the graph with the prediction and uncertainty of every node.
     """
-    _check(run, output)
+    from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch
+
+    if output.is_dir() or not output.parent.is_dir():
+        raise ValueError(
+            f"--output is {output}: give the name of a file in a folder that is there, such as "
+            "report.html"
+        )
+    check_runs(run)
     words = ["graphdrop", "report", *map(str, run), "-o", str(output)]
-    print(written(output, *gather(run), words))
-
-
-def gather(folders: Sequence[Path]) -> tuple[list[RunEvidence], Data]:
-    """What the report shows of each run, and the graph of the last."""
-    from graphdrop.report.collect import collect  # noqa: PLC0415 - --help needs no torch
-
-    evidence = []
-    for folder in folders:
-        chosen, model, data, header = open_run(folder)
-        evidence.append(collect(folder, chosen, model, data, header))
-    return evidence, data
+    words += [] if dataset is None else ["--dataset", dataset]
+    print(written(output, *gather(run, dataset), words))
 
 
 def written(output: Path, evidence: list[RunEvidence], data: Data, words: Sequence[str]) -> str:
@@ -56,19 +51,6 @@ def written(output: Path, evidence: list[RunEvidence], data: Data, words: Sequen
     write_report(output, evidence, data, command=shlex.join(words))
     size = output.stat().st_size / 1e6
     return f"Wrote {output} ({size:.1f} MB): open it in a browser, it needs no network."
-
-
-def _check(runs: Sequence[Path], output: Path) -> None:
-    if output.is_dir() or not output.parent.is_dir():
-        raise ValueError(
-            f"--output is {output}: give the name of a file in a folder that is there, such as "
-            "report.html"
-        )
-    if len(runs) > MOST:
-        raise ValueError(f"{len(runs)} runs are given: a report compares up to {MOST}")
-    for number, folder in enumerate(runs):
-        if folder.resolve() in [other.resolve() for other in runs[:number]]:
-            raise ValueError(f"{folder} is given twice: name every run once")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -18,24 +18,30 @@ from graphdrop.config import Config
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
-    from torch import nn
-    from torch_geometric.data import Data
-
     from graphdrop.train.evaluation import Scores
+    from graphdrop.train.opening import Opened
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
 Samples = Annotated[
     int | None, typer.Option(min=1, help="Monte Carlo samples, in place of the run's own number.")
 ]
+OwnData = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="The run's data again, such as an .npz file that lies elsewhere now, or other data.",
+        show_default="the run's own",
+    ),
+]
 
 
-def evaluate(run: Run, samples: Samples = None) -> None:
+def evaluate(run: Run, samples: Samples = None, dataset: OwnData = None) -> None:
     """Score the selected network of a run again, on its validation and test nodes."""
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
 
-    chosen, model, data, header = open_run(run)
+    chosen, model, data, header, _ = _opened(run, dataset)
     scores = {}
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
@@ -56,6 +62,7 @@ def predict(
         typer.Option("--output", "-o", help="The file to write: .csv, or .parquet with pyarrow."),
     ],
     samples: Samples = None,
+    dataset: OwnData = None,
 ) -> None:
     """Predict the class of every node with the selected network of a run.
 
@@ -67,7 +74,7 @@ def predict(
     from graphdrop.inference import predict as infer  # noqa: PLC0415
 
     write = _writer(output)
-    _, model, data, _ = open_run(run)
+    _, model, data, _, _ = _opened(run, dataset)
     prediction = infer(model, data, samples)
     columns: dict[str, list[Any]] = {
         "node": list(range(len(prediction.probabilities))),
@@ -81,21 +88,14 @@ def predict(
     print(f"Wrote {len(columns['node'])} nodes to {output}.")
 
 
-def open_run(run: Path) -> tuple[Config, nn.Module, Data, dict[str, Any]]:
-    """The settings of a run, its selected network and its data, which must be what it was."""
-    from graphdrop.train import inputs, provenance  # noqa: PLC0415
-    from graphdrop.train.checkpoint import load_with_header  # noqa: PLC0415
-    from graphdrop.train.folder import stored_config  # noqa: PLC0415
+def _opened(run: Path, dataset: str | None) -> Opened:
+    """A run with its own data, or with other data and a note that says so."""
+    from graphdrop.train.opening import open_run, other_data  # noqa: PLC0415
 
-    chosen = stored_config(run)
-    model, header = load_with_header(run)
-    dataset = inputs.load_for(chosen.data)
-    if provenance.fingerprint(dataset.data) != header["data"]["sha256"]:
-        raise ValueError(
-            f"{chosen.data.dataset} is no longer the data that {run} was trained on: its features, "
-            "edges, labels or split have changed"
-        )
-    return chosen, model, dataset.data, header
+    opened = open_run(run, dataset)
+    if not opened.same:
+        print(f"Note: {other_data(run)}.", file=sys.stderr)
+    return opened
 
 
 def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:

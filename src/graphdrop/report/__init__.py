@@ -1,1 +1,5 @@
 """The report room: what runs say, as tables, figures and one page to open in a browser."""
+
+from graphdrop.report.runs import report
+
+__all__ = ["report"]

@@ -80,9 +80,10 @@ def conclude(trainer: Trainer, path: Path, result: Result) -> None:
 
 
 def origin(trainer: Trainer) -> dict[str, Any]:
-    """Where a run's figures come from: data, versions and settings."""
+    """Where a run's figures come from: data, task, versions and settings."""
     return {
         "data": {"sha256": trainer.fingerprint},
+        "task": type(trainer.task).__name__.lower(),
         "versions": provenance.versions(),
         "config": trainer.config.model_dump(mode="json"),
     }

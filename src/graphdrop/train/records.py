@@ -80,6 +80,7 @@ class ModelNote(_Typed):
 
     kind: str
     epoch: Count = 0
+    task: str = "classes"
     data: DataNote = DataNote()
     versions: dict[str, str] = {}
     blueprint: dict[str, Any] = {}

@@ -25,15 +25,7 @@ def validate_data(data: Data, max_bytes: int | None = None) -> int:
     must fit in `max_bytes`, which is as in `load_dataset`.
     """
     most = most_bytes(max_bytes)
-    for name in ("x", "edge_index", "y"):
-        if not isinstance(data.get(name), Tensor):
-            raise ValueError(f"data.{name} is {data.get(name)!r}: give a tensor")
-    for name, value in data.to_dict().items():
-        if isinstance(value, Tensor) and value.is_meta:
-            raise ValueError(f"data.{name} is on the device meta, without values: give its values")
-    num_nodes = _check_features(data.x, most)
-    _check_num_nodes(data, num_nodes)
-    _check_edges(data, num_nodes)
+    num_nodes = validate_graph(data, most, "y")
     num_classes = _check_labels(data.y, num_nodes, data.get("num_classes"))
     check_bytes(
         f"data.y has {num_classes} classes: a score for every node of each",
@@ -42,6 +34,44 @@ def validate_data(data: Data, max_bytes: int | None = None) -> int:
     )
     _check_masks(data)
     return num_classes
+
+
+def validate_graph(data: Data, max_bytes: int | None = None, *more: str) -> int:
+    """Check features and edges, and that `more` tensors are there; returns the number of nodes."""
+    for name in ("x", "edge_index", *more):
+        if not isinstance(data.get(name), Tensor):
+            raise ValueError(f"data.{name} is {data.get(name)!r}: give a tensor")
+    for name, value in data.to_dict().items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise ValueError(f"data.{name} is on the device meta, without values: give its values")
+    num_nodes = _check_features(data.x, most_bytes(max_bytes))
+    _check_num_nodes(data, num_nodes)
+    _check_edges(data, num_nodes)
+    return num_nodes
+
+
+def validate_targets(data: Data) -> None:
+    """Check targets that are no classes: a row for every node, finite where a mask needs them."""
+    num_nodes = validate_graph(data, None, "y", *MASKS)
+    if data.y.shape[:1] != (num_nodes,) or data.y.is_complex():
+        raise ValueError(
+            f"data.y has shape {tuple(data.y.shape)} and type {data.y.dtype}: give a number, or a "
+            f"row of them, for each of the {num_nodes} rows of x"
+        )
+    for name in MASKS:
+        mask = data[name]
+        if mask.dtype != torch.bool or tuple(mask.shape) != (num_nodes,):
+            raise ValueError(
+                f"data.{name} has shape {tuple(mask.shape)} and type {mask.dtype}: give booleans "
+                f"[{num_nodes}]"
+            )
+        wrong, first = _not_finite(data.y[mask])
+        if wrong:
+            node = int(mask.nonzero()[first])
+            raise ValueError(
+                f"data.y of node {node} is not finite, and {name} has that node: take nodes "
+                "without a target out of all masks"
+            )
 
 
 def _check_features(x: Tensor, most: int) -> int:

@@ -7,6 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphdrop.config import ObjectiveSettings
+from graphdrop.train.tasks import Task
+
+
+def check_consistency(settings: ObjectiveSettings, task: Task) -> None:
+    """Refuse agreement where the outputs are not logits of classes, which it compares."""
+    if settings.agree and task.output != "classes":
+        raise ValueError(
+            f"objective.agree is {settings.agree:g}, but the task is {type(task).__name__}, and "
+            "agreement compares probabilities of classes: set it to 0"
+        )
+
 
 def consistency_loss(logits: Sequence[Tensor], temperature: float) -> Tensor:
     r"""How far sampled predictions are from their own mean, made more decided.

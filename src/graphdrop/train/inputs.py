@@ -13,7 +13,8 @@ from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.data.sources import find_source
 from graphdrop.data.splits import Split
-from graphdrop.data.validate import MASKS
+from graphdrop.data.validate import MASKS, validate_graph, validate_targets
+from graphdrop.train.tasks import Links, Task
 
 OWN = "data"
 """The name of a graph that was given as a PyG `Data`."""
@@ -26,7 +27,9 @@ def load_for(settings: DataSettings) -> Dataset:
     )
 
 
-def dataset_for(config: Config, data: Dataset | Data | None) -> tuple[Config, Dataset]:
+def dataset_for(
+    config: Config, data: Dataset | Data | None, task: Task | None = None
+) -> tuple[Config, Dataset]:
     """The settings and the graph of a run; a `Data` of one's own has a name of its own."""
     if data is None:
         return config, load_for(config.data)
@@ -45,9 +48,25 @@ def dataset_for(config: Config, data: Dataset | Data | None) -> tuple[Config, Da
     if config.data.dataset == DataSettings().dataset:
         named = config.data.model_copy(update={"dataset": OWN})
         config = config.model_copy(update={"data": named})
-    if not data.y.is_floating_point() and data.y.dim() == 1:
-        return config, load_dataset(data, None, config.data.split, config.data.split_seed)
-    return config, _with_given_split(data)
+    if isinstance(task, Links):
+        return config, _with_pairs(data, task)
+    y = data.y
+    if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
+        return config, _with_given_split(data)
+    return config, load_dataset(data, None, config.data.split, config.data.split_seed)
+
+
+def _with_pairs(data: Data, task: Links) -> Dataset:
+    """A graph whose links are predicted: nodes need neither targets nor a split."""
+    nodes = validate_graph(data)
+    if int(task.pairs.max()) >= nodes or int(task.pairs.min()) < 0:
+        raise ValueError(
+            f"the pairs of the task have node {int(task.pairs.max())}, but the rows of x are nodes "
+            f"0..{nodes - 1}: renumber them"
+        )
+    data = copy.copy(data)
+    data.x = data.x.to(torch.float32)
+    return Dataset(OWN, data, task.split, 0)
 
 
 CALIBRATION_SEED = 1
@@ -83,11 +102,22 @@ def _with_given_split(data: Data) -> Dataset:
             f"data has no {', '.join(missing)}: targets that are not classes need their split in "
             "the data, as bool masks"
         )
+    validate_targets(data)
     data = copy.copy(data)
     data.x = data.x.to(torch.float32)
     train, val, test = (data[name] for name in MASKS)
     split = Split(train, val, test, "given")
     return Dataset(OWN, data, split, 0)
+
+
+def check_edges_are_read(data: Data, architecture: str) -> None:
+    """Refuse edge attributes, which no network that is built by its name reads."""
+    if data.get("edge_attr") is not None:
+        raise ValueError(
+            f"data has edge_attr, which the network {architecture} does not read: give Trainer a "
+            "model of your own whose forward takes edge_attr, put one weight per edge into "
+            "edge_weight, or set data.edge_attr = None"
+        )
 
 
 def check_name(dataset: Dataset, settings: DataSettings) -> None:

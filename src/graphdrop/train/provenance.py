@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 import graphdrop
 
 _PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "safetensors")
-_ARRAYS = ("x", "edge_index", "edge_weight", "y", "train_mask", "val_mask", "test_mask")
+_EDGES = ("edge_index", "edge_weight", "edge_attr")
+_ARRAYS = ("x", *_EDGES, "y", "train_mask", "val_mask", "test_mask")
 
 
 def versions() -> dict[str, str]:

@@ -32,7 +32,7 @@ from graphdrop.nn.sampled import Estimate, SampledModel, sampled
 from graphdrop.samplers import Draw
 from graphdrop.train import auto, checkpoint, folder, inputs, keeping, provenance
 from graphdrop.train.callbacks import Callback, TensorBoard
-from graphdrop.train.consistency_loss import consistency_loss
+from graphdrop.train.consistency_loss import check_consistency, consistency_loss
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
@@ -87,7 +87,7 @@ class Trainer:
         device: str | torch.device | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        config, dataset = inputs.dataset_for(config, data)
+        config, dataset = inputs.dataset_for(config, data, task)
         self.progress = progress or Progress()
         stored = folder.run_to_resume(run_folder) if resume else None
         config = auto.chosen(config, dataset, stored, self.progress.say, own=model is not None)
@@ -96,6 +96,9 @@ class Trainer:
         self.data = dataset.data if device is None else dataset.data.to(device)
         self.task = weighted(task or task_of(self.data.y), config, dataset)
         self._loss = loss or self.task.loss
+        check_consistency(config.objective, self.task)
+        if model is None:
+            inputs.check_edges_are_read(self.data, config.model.architecture)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
         parts = inputs.with_calibration_part(self.task.parts(dataset.split), config)
         # The same tensors in every call: what was worked out for them is then found again.

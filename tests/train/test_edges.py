@@ -11,6 +11,7 @@ from graphdrop.train.progress import Silent
 
 NODES, WIDTH = 60, 4
 CONFIG = Config(
+    recipe="paper",
     data={"split": "random-fractions"},
     train={"epochs": 30, "evaluate_every": 10, "learning_rate": 0.05, "samples": 2},
     objective={"l2": 0.0, "kl_weight": "elbo"},

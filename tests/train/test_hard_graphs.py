@@ -17,6 +17,7 @@ MINESWEEPER = Path(os.environ.get("GRAPHDROP_DATA", "")) / "dev" / "minesweeper.
 @pytest.mark.skipif(not MINESWEEPER.is_file(), reason=f"{MINESWEEPER} is not there")
 def test_a_gcn_with_residuals_and_layer_normalization_finds_the_mines():
     config = Config(
+        recipe="paper",
         data={"dataset": str(MINESWEEPER), "features": "stored"},
         model={
             "method": "GCN-DO",

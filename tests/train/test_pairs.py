@@ -28,6 +28,7 @@ class StopsAfterTwo(Callback):
 
 def config_of(architecture: str, method: str) -> Config:
     return Config(
+        recipe="paper",
         data={"dataset": "data"},
         model={"architecture": architecture, "method": method, "hidden": 4, "heads": 2},
         train={"epochs": 3, "evaluate_every": 1, "samples": 2},

@@ -56,6 +56,7 @@ class Case:
 
     def trainer(self, folder: Any = None, calibration: str = "temperature", **options: Any):
         config = Config(
+            recipe="paper",
             model={"hidden": 16, "blocks": 2},
             objective={"l2": 1e-4, "kl_weight": "elbo"},
             train={"epochs": 90, "learning_rate": 0.03, "evaluate_every": 30, "samples": 5},

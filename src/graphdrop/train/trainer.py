@@ -97,8 +97,6 @@ class Trainer:
         self.task = weighted(task or task_of(self.data.y), config, dataset)
         self._loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
-        if model is None:
-            inputs.check_edges_are_read(self.data, config.model.architecture)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
         parts = inputs.with_calibration_part(self.task.parts(dataset.split), config)
         # The same tensors in every call: what was worked out for them is then found again.
@@ -147,6 +145,7 @@ class Trainer:
     def _built(self) -> nn.Module:
         """The network that the settings describe."""
         settings = self.config.model
+        inputs.check_edges_are_read(self.data, settings.architecture)
         edges = self.dataset.graph.num_edges if find(settings.method).local else 0
         outputs = self.task.width(self.data, self.dataset.num_classes, settings.hidden)
         sizes = int(self.data.x.shape[1]), outputs, edges

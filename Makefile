@@ -41,12 +41,12 @@ browser:  ## install Chromium, which the report's tests are skipped without, or 
 test-slow: $(VENV)/.dev  ## run the tests that take minutes each
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS) || test $$? -eq 5
 
-lint: $(VENV)/.dev  ## check style, types and the order of the rooms
+lint: $(VENV)/.dev  ## check style, types and the order of the packages
 	@failed=; \
 	$(BIN)/ruff check . || failed="$$failed style"; \
 	$(BIN)/ruff format --check . || failed="$$failed format"; \
 	$(BIN)/mypy || failed="$$failed types"; \
-	$(BIN)/lint-imports --no-logo || failed="$$failed rooms"; \
+	$(BIN)/lint-imports --no-logo || failed="$$failed imports"; \
 	if [ -n "$$failed" ]; then echo "lint failed in:$$failed" >&2; exit 1; fi
 
 format: $(VENV)/.dev  ## rewrite the code in the house style

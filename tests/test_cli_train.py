@@ -240,7 +240,7 @@ def test_data_that_has_changed_since_is_refused(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "GDB"], "model.method is 'GDB': it takes one of GCN, GCN-DO"),
+        (["--method", "GDB"], "model.method is 'GDB'; it takes one of GCN, GCN-DO"),
         (
             ["--method", "GAT-BBGDC", "--architecture", "sage"],
             'model.method is "GAT-BBGDC" and model.architecture "sage": they name two',
@@ -249,7 +249,7 @@ def test_data_that_has_changed_since_is_refused(run, tmp_path):
         (["--set", "epochs"], "--set is 'epochs': give section.name=value"),
         (["--config", "absent.toml"], "absent.toml cannot be read"),
         (["--dataset", "croa"], "Did you mean 'cora'?"),
-        (["--layers", "0"], "model.layers is 0: it takes a whole number of at least 1"),
+        (["--layers", "0"], "model.layers is 0; it takes a whole number of at least 1"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(run, tmp_path, words, message):

@@ -135,16 +135,16 @@ def test_an_override_that_names_no_setting_is_refused(word):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"model": {"norm": "rows"}}, 'model.norm is \'rows\': it takes "row", "sym", "paper"'),
-        ({"model": {"layers": 0}}, "model.layers is 0: it takes a whole number of at least 1"),
-        ({"model": {"layers": True}}, "model.layers is True: it takes a whole number"),
-        ({"model": {"layers": "4"}}, "model.layers is '4': it takes a whole number"),
-        ({"model": {"drop": 1.0}}, "model.drop is 1.0: it takes a number above 0 and below 1"),
+        ({"model": {"norm": "rows"}}, 'model.norm is \'rows\'; it takes "row", "sym", "paper"'),
+        ({"model": {"layers": 0}}, "model.layers is 0; it takes a whole number of at least 1"),
+        ({"model": {"layers": True}}, "model.layers is True; it takes a whole number"),
+        ({"model": {"layers": "4"}}, "model.layers is '4'; it takes a whole number"),
+        ({"model": {"drop": 1.0}}, "model.drop is 1.0; it takes a number above 0 and below 1"),
         ({"train": {"learning_rate": float("nan")}}, "train.learning_rate is nan"),
         ({"model": {"nrom": "row"}}, "model.nrom is not a setting: give model.norm"),
         ({"modle": {}}, "modle is not a setting: give model"),
-        ({"model": 3}, "model is 3: it takes a table"),
-        ({"objective": {"kl_weight": "x"}}, "'x': it takes a number of at least 0 or \"elbo\""),
+        ({"model": 3}, "model is 3; it takes a table"),
+        ({"objective": {"kl_weight": "x"}}, "'x'; it takes a number of at least 0 or \"elbo\""),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_it_takes(asked, message):
@@ -189,7 +189,7 @@ def test_two_architectures_are_refused_in_one_sentence():
         'model.method is "GAT-BBGDC" and model.architecture "gin": they name two architectures, '
         'so give model.method = "GCN-BBGDC", or leave the architecture out'
     )
-    with pytest.raises(ValueError, match=r"model\.method is 'GAT-XYZ': it takes one of GCN, "):
+    with pytest.raises(ValueError, match=r"model\.method is 'GAT-XYZ'; it takes one of GCN, "):
         config.settle({"model": {"method": "GAT-XYZ", "architecture": "gin"}})
 
 

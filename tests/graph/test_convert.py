@@ -25,7 +25,7 @@ def test_the_edges_and_weights_of_a_data_object_are_taken() -> None:
 
 @pytest.mark.parametrize("data", [Data(x=torch.zeros(2, 1)), HeteroData(), None])
 def test_data_without_edges_is_refused(data: Data) -> None:
-    with pytest.raises(ValueError, match="data must be a PyG Data with an edge_index"):
+    with pytest.raises(ValueError, match=r"data is .*; it takes a PyG Data with an edge_index"):
         Graph.from_data(data)
 
 
@@ -58,7 +58,11 @@ def test_stored_entries_are_edges_even_when_zero_or_repeated() -> None:
     ("matrix", "error", "message"),
     [
         (np.eye(2), TypeError, "matrix must be a scipy sparse matrix; got ndarray"),
-        (scipy.sparse.coo_array((2, 3)), ValueError, r"matrix must be square.*got shape \(2, 3\)"),
+        (
+            scipy.sparse.coo_array((2, 3)),
+            ValueError,
+            r"matrix has shape \(2, 3\); it takes a square",
+        ),
         (scipy.sparse.coo_array((2, 2), dtype=complex), TypeError, "real entries; got dtype comp"),
     ],
 )
@@ -113,5 +117,5 @@ def test_what_networkx_cannot_weigh_is_refused() -> None:
     network.add_edge(0, 1, weight="heavy")
     with pytest.raises(ValueError, match="weight names the edge attribute 'weight'"):
         Graph.from_networkx(network)
-    with pytest.raises(TypeError, match="graph must be a networkx graph; got dict"):
+    with pytest.raises(TypeError, match="graph is of type dict; it takes a networkx graph"):
         Graph.from_networkx({})

@@ -60,7 +60,7 @@ def test_other_values_at_the_same_places_give_another_product() -> None:
 def test_a_mask_needs_the_ids_of_a_graph() -> None:
     sparse, _ = matrix()
     mask = Mask(Kind.HARD, torch.tensor(0.0), stream_key(1))
-    with pytest.raises(TypeError, match="must be a Graph where there is a mask"):
+    with pytest.raises(TypeError, match="with a mask it takes a Graph"):
         aggregate(sparse, normal(COLUMNS, 5), mask)
 
 

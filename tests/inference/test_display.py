@@ -32,7 +32,7 @@ def test_a_notebook_shows_the_least_certain_nodes_first() -> None:
 def test_the_least_certain_nodes_come_first() -> None:
     assert PREDICTION.most_uncertain(2).tolist() == [2, 0]
     assert PREDICTION.most_uncertain(by="expected_entropy").tolist() == [0, 2, 1]
-    with pytest.raises(ValueError, match="k is -1: it takes a number of nodes"):
+    with pytest.raises(ValueError, match="k is -1; it takes a number of nodes"):
         PREDICTION.most_uncertain(-1)
 
 

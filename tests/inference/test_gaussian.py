@@ -73,7 +73,7 @@ def test_intervals_are_those_of_a_gaussian_with_the_same_moments(level: float) -
     exact = norm.interval(level, loc=summary.mean, scale=summary.variance.sqrt())
     for found, wanted in zip(summary.intervals(level), exact, strict=True):
         close(found, torch.from_numpy(wanted), 1e-5)
-    with pytest.raises(ValueError, match=r"level must be between 0 and 1; got 1\.0"):
+    with pytest.raises(ValueError, match=r"level is 1\.0; it takes a number between 0 and 1"):
         summary.intervals(1.0)
 
 

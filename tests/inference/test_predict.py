@@ -206,7 +206,7 @@ def test_what_is_asked_must_make_sense() -> None:
         predict(a_network("none", data), data.x, data.edge_index)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="masks is 'soft': give relaxed, hard, expected or off"):
         predict(a_network("none", data), data, masks="soft")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="samples must not be negative; got -1"):
+    with pytest.raises(ValueError, match="samples is -1; it takes"):
         predict(a_network("none", data), data, -1)
 
 

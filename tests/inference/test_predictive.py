@@ -110,5 +110,5 @@ def test_an_interval_of_certainty_is_its_bin() -> None:
 def test_intervals_say_what_they_need() -> None:
     with pytest.raises(ValueError, match=r"call predict\(\.\.\., intervals=True\)"):
         summary_of(SAMPLES).intervals()
-    with pytest.raises(ValueError, match=r"level must be between 0 and 1; got 1\.0"):
+    with pytest.raises(ValueError, match=r"level is 1\.0; it takes a number between 0 and 1"):
         summary_of(SAMPLES, intervals=True).intervals(1.0)

@@ -101,9 +101,11 @@ def test_numbers_whose_samples_agree_are_the_most_certain() -> None:
 def test_what_is_refused_must_make_sense() -> None:
     answer, _ = an_answer()
     for coverage in (0.0, -0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match=rf"coverage is {coverage}, but it must lie in \(0, 1"):
+        with pytest.raises(
+            ValueError, match=rf"coverage is {coverage}; it takes a number in \(0, 1"
+        ):
             answer.reject(coverage)
-    with pytest.raises(ValueError, match="by is 'doubt', but it takes one of 'entropy', 'aleato"):
+    with pytest.raises(ValueError, match="by is 'doubt'; it takes one of 'entropy', 'aleato"):
         answer.reject(by="doubt")
     nothing = torch.zeros(0, CLASSES)
     none = Predictive(nothing, nothing, torch.zeros(0), nothing, 5)

@@ -217,7 +217,7 @@ def test_memory_does_not_grow_with_the_number_of_samples(
 def test_what_cannot_be_read_as_asked_is_an_error() -> None:
     data = a_graph()
     model = a_network("own")
-    with pytest.raises(ValueError, match="output is 'numbers', but it takes one of 'classes', 'l"):
+    with pytest.raises(ValueError, match="output is 'numbers'; it takes one of 'classes', 'l"):
         predict(model, data, output="numbers")  # type: ignore[call-overload]
     one = GCN(FEATURES, 8, 2, 1, sampler=GraphDropConnect(BetaBernoulliRate()))
     with pytest.raises(ValueError, match=r"shape \(40, 1\), but output='classes' takes.*labels"):

@@ -132,7 +132,7 @@ def test_what_does_not_fit_together_is_refused():
         SplitConformal.fit(probabilities, labels, generator=generator)
     with pytest.raises(ValueError, match="2 classes, but fit saw 6"):
         plain.prediction_sets(torch.full((1, 2), 0.5))
-    with pytest.raises(ValueError, match="score is 'raps', but it takes one of 'lac', 'aps'"):
+    with pytest.raises(ValueError, match="score is 'raps'; it takes one of 'lac', 'aps'"):
         SplitConformal.fit(probabilities, labels, score="raps")
     with pytest.raises(ValueError, match="at least one example"):
         SplitConformal.fit(torch.empty(0, 6), torch.empty(0, dtype=torch.long))

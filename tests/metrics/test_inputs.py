@@ -127,8 +127,8 @@ def test_coverage_must_be_a_positive_fraction(coverage):
     [
         ({"bins": 0}, "bins is 0"),
         ({"bins": 1.5}, "bins is 1.5"),
-        ({"norm": "l3"}, "norm is 'l3', but it takes one of 'expected', 'maximum'"),
-        ({"binning": "log"}, "binning is 'log', but it takes one of 'equal-width', 'equal-mass'"),
+        ({"norm": "l3"}, "norm is 'l3'; it takes one of 'expected', 'maximum'"),
+        ({"binning": "log"}, "binning is 'log'; it takes one of 'equal-width', 'equal-mass'"),
     ],
 )
 def test_unknown_calibration_options_are_named(option, message):

@@ -129,7 +129,7 @@ def test_a_fraction_outside_zero_to_one_is_refused(threshold):
 
 
 def test_an_unknown_axis_is_refused_with_the_list():
-    with pytest.raises(ValueError, match="axis is 'nats', but it takes one of 'fraction-of-large"):
+    with pytest.raises(ValueError, match="axis is 'nats'; it takes one of 'fraction-of-large"):
         pavpu(PROBABILITIES, LABELS, 0.5, axis="nats")
     with pytest.raises(ValueError, match="axis is 'nats'"):
         PAvPUCurve(axis="nats")

@@ -43,5 +43,11 @@ def test_a_keep_outside_its_range_is_refused(keep: float) -> None:
         FixedRate(keep=keep)
 
 
+@pytest.mark.parametrize("arguments", [(0.8,), ()])
+def test_a_number_without_a_name_is_refused_since_it_could_be_a_drop_rate(arguments) -> None:
+    with pytest.raises(TypeError, match=r"takes keep=.* Pass keep=0\.8, or keep=1 - 0\.8 if"):
+        FixedRate(*arguments)
+
+
 def test_it_says_its_keep() -> None:
     assert repr(FixedRate(keep=0.8)) == "FixedRate(keep=0.8)"

@@ -105,7 +105,7 @@ def test_the_neighbours_of_a_hub_cost_only_their_own_edges() -> None:
 
 
 def test_a_part_is_sent_to_the_whole() -> None:
-    with pytest.raises(ValueError, match=r"graph must be whole and square.*parent_edge"):
+    with pytest.raises(ValueError, match=r"it takes a whole graph, not a part.*parent_edge"):
         describe_edges(TOWN.graph().rows(torch.tensor([1, 2])), X)
 
 

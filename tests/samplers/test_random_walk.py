@@ -201,5 +201,5 @@ def test_networks_made_of_one_sampler_have_walks_of_their_own() -> None:
 
 
 def test_a_rate_for_every_edge_is_refused() -> None:
-    with pytest.raises(ValueError, match="RandomWalk takes one rate per layer"):
+    with pytest.raises(ValueError, match="RandomWalk takes a rate with one value"):
         RandomWalk(LearnedRate(entries=3))

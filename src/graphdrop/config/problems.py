@@ -67,7 +67,7 @@ def _problem(error: Any, known: Mapping[str, str]) -> str:
     if error["type"] == "extra_forbidden":
         return f"{shown(key)[1:-1]} is not a setting: give {' or '.join(_near(key, known))}"
     expected = known.get(key, f"a table, such as [{name}] with its settings below it")
-    return f"{key} is {shown(error['input'])}: it takes {expected}"
+    return f"{key} is {shown(error['input'])}; it takes {expected}"
 
 
 def _near(key: str, known: Iterable[str]) -> list[str]:

@@ -202,8 +202,12 @@ class PredictSettings(Section):
 class Config(Section):
     """All settings of a run. What is not given comes from the recipe.
 
-    A section is an object or a dict: `Config(model={"method": "GCN-DE"}, seed=1)`. All that is
-    wrong with what is given is said in one `ValueError`.
+    A section is an object or a dict. One `ValueError` lists everything that is wrong.
+
+    Example:
+        >>> config = Config(model={"method": "GCN-DE", "layers": 4}, seed=1)
+        >>> config.model.drop, config.train.epochs
+        (0.5, 2000)
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

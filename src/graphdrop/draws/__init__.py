@@ -1,4 +1,4 @@
-"""Random draws: ``Mask`` describes them, a counter-based generator makes them, one rule reads them.
+"""Random draws of masks: description, counter-based generator, and the rule for multipliers.
 
 - ``generator``: 16 bits for every connection, a pure function of a key and two node ids.
 - ``mask``: which connections share a draw, and how a draw becomes a multiplier.

@@ -1,7 +1,7 @@
 """The counter-based generator: 16 random bits for every connection, from a key and two ids.
 
 A draw is a pure function of a key and of the ids of the two nodes that an edge joins, so a mask
-costs no memory: whoever needs it draws it again. The construction has three stages:
+takes no memory: it is computed again wherever it is needed. The construction has three stages:
 
 1. ``stream_key`` hashes (seed, step, layer, sample) word by word into two 64-bit words. Every
    word passes through the finaliser before the next one enters: a seed and its successor share
@@ -49,14 +49,14 @@ def _signed(word: int) -> int:
 
 
 def stream_key(seed: int, step: int = 0, layer: int = 0, sample: int = 0) -> Tensor:
-    """Two int64 words that name the stream of one layer in one forward pass."""
+    """The key of the random stream of one layer in one forward pass, ``[2]`` int64."""
     state = _absorb(_state_of_layer(seed, step, layer), "sample", sample)
     return torch.tensor([_signed(_mix(state ^ 1)), _signed(_mix(state ^ 2))], dtype=torch.int64)
 
 
 @lru_cache(maxsize=64)
 def _state_of_layer(seed: int, step: int, layer: int) -> int:
-    """What the samples of a layer have in common."""
+    """The part of the key that all samples of a layer share."""
     state = 0
     for name, word in (("seed", seed), ("step", step), ("layer", layer)):
         state = _absorb(state, name, word)
@@ -65,7 +65,7 @@ def _state_of_layer(seed: int, step: int, layer: int) -> int:
 
 def _absorb(state: int, name: str, word: int) -> int:
     if not -(1 << 63) <= word <= MASK64:
-        raise ValueError(f"{name} must be a number of 64 bits; got {word}")
+        raise ValueError(f"{name} is {word}; it takes an integer of at most 64 bits.")
     # the odd constant keeps a zero word from being the identity
     return _mix(_mix(word + RANK_MULTIPLIER) ^ state)
 

@@ -1,4 +1,4 @@
-"""``Mask``: the frozen description of the draws of one layer."""
+"""``Mask``: the immutable description of the random mask of one layer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Kind(StrEnum):
 
 
 class Sharing(StrEnum):
-    """What a draw belongs to; ``Mask.blocks`` says how many draws each of them has."""
+    """Whether a draw belongs to an edge or to a source node; ``Mask.blocks`` says how many."""
 
     EDGE = "edge"
-    """Every edge draws its own (DropEdge, Graph DropConnect)."""
+    """Every edge has its own draws (DropEdge, Graph DropConnect)."""
     SOURCE = "source"
-    """All edges that leave a node share its draw (DropOut, node sampling)."""
+    """All edges that leave a node share its draws (DropOut, node sampling)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +64,15 @@ class Mask:
     def __post_init__(self) -> None:
         if self.blocks is not None and self.blocks < 1:
             raise ValueError(
-                "blocks must be a positive count, or None for a mask per feature; "
-                f"got {self.blocks}"
+                f"blocks is {self.blocks}; it takes a whole number of at least 1, or None for a "
+                "draw per feature."
             )
         if not self.temperature > 0.0:
-            raise ValueError(f"temperature must be positive; got {self.temperature}")
+            raise ValueError(f"temperature is {self.temperature}; it takes a number above 0.")
         if self.keep_logit.dim() > 1:
             raise ValueError(
-                "keep_logit must be a scalar or one entry per edge; "
-                f"got shape {tuple(self.keep_logit.shape)}"
+                f"keep_logit has shape {tuple(self.keep_logit.shape)}; it takes a scalar or one "
+                "entry per edge."
             )
         if self.table is not None and (self.kind is not Kind.CONCRETE or self.keep_logit.dim()):
             raise ValueError(
@@ -81,17 +81,17 @@ class Mask:
             )
         if self.key.shape != (2,) or self.key.dtype != torch.int64:
             raise ValueError(
-                "key must be an int64 tensor of 2 words, as stream_key() makes it; "
-                f"got shape {tuple(self.key.shape)}, dtype {self.key.dtype}"
+                f"key has shape {tuple(self.key.shape)} and dtype {self.key.dtype}; it takes an "
+                "int64 tensor of shape (2,). Use stream_key(seed, step, layer, sample)."
             )
         if self.symmetric and self.sharing is Sharing.SOURCE:
             raise ValueError(
-                "symmetric masks need sharing='edge': a draw that belongs to the source node "
-                "cannot be shared by both directions of an edge"
+                "symmetric is True; it takes sharing='edge', because a draw of a source node "
+                "cannot be shared by both directions of an edge. Pass symmetric=False."
             )
 
     def redrawn(self, key: Tensor, keep_logit: Tensor) -> Mask:
-        """The same mask with another key and, of the same shape, another rate."""
+        """The same mask with another key, and another keep logit of the same shape."""
         other = object.__new__(Mask)  # nothing has to be checked again, of thousands of them
         vars(other).update(vars(self), key=key, keep_logit=keep_logit)
         return other
@@ -102,8 +102,8 @@ class Mask:
             return features
         if self.blocks > features:
             raise ValueError(
-                f"blocks must not exceed the number of features; got {self.blocks} blocks "
-                f"for {features} features"
+                f"blocks is {self.blocks}; it takes at most the number of features, {features}. "
+                "Use fewer blocks, or None for a draw per feature."
             )
         return self.blocks
 

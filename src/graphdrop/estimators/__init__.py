@@ -1,4 +1,4 @@
-"""Estimators: how a gradient reaches a rate through masks that are drawn."""
+"""Gradient estimators: gradients of the expected loss with respect to learned rates."""
 
 from graphdrop.estimators.arm import ARM, DisARM
 from graphdrop.estimators.base import Estimator, LayerDraws, Run

@@ -1,4 +1,4 @@
-"""What every estimator answers: a loss whose backward pass gives weights and rates a gradient."""
+"""`Estimator`, the base class of gradient estimators, and the passes that it runs."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from graphdrop.kernels.sums import DrawSums
 
 
 class LayerDraws(Protocol):
-    """The draws of one layer in one pass."""
+    """The random numbers of one layer in one forward pass."""
 
     @property
     def keep_logit(self) -> Tensor:
-        """The logit that they were compared with, attached to the rate's parameters."""
+        """The keep logit that they were compared with, differentiable in the rate's parameters."""
 
     def sums(self) -> DrawSums:
         """Sums over the distinct draws, in the shape of ``keep_logit``."""
 
 
 class Run(Protocol):
-    """One forward pass; every call draws the same numbers in every layer."""
+    """A forward pass as a function; every call uses the same random numbers in every layer."""
 
     def __call__(self, antithetic: bool) -> tuple[Tensor, Sequence[LayerDraws]]:
-        """The mean NLL and the draws of each layer; ``antithetic`` turns u into 1 - u."""
+        """The mean NLL and the draws of each layer; ``antithetic`` replaces u by 1 - u."""
 
 
 class Estimator(nn.Module, ABC):
     """Estimates the gradient of the expected loss with respect to weights and rates.
 
-    A rate enters by its keep logit ``phi``; from there autograd goes on to whatever the rate is
-    made of. Estimators know nothing of graphs: they run passes, and weigh the losses with sums
-    over the draws.
+    An estimator computes the gradient with respect to the keep logit ``phi`` of a rate; autograd
+    continues from there to the parameters of the rate. It does not depend on the graph: it runs
+    forward passes and multiplies their losses by sums over the random draws.
     """
 
     temperature: float | None = None
-    """Of the masks that training draws; ``None`` for hard ones."""
+    """The temperature of relaxed masks in training; ``None`` for hard masks."""
 
     @abstractmethod
     def loss(self, run: Run) -> Tensor:
-        """The loss of a pass; ``backward()`` brings the estimated gradients."""
+        """A scalar loss whose ``backward()`` gives the estimated gradients."""
 
 
 def learned(layers: Sequence[LayerDraws]) -> list[LayerDraws]:
-    """The layers whose rate takes a gradient; the others cost nothing."""
+    """The layers whose rate requires a gradient."""
     return [layer for layer in layers if layer.keep_logit.requires_grad]
 
 
 def with_gradients(loss: Tensor, gradients: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """The loss, unchanged, with a gradient given by hand for each ``(logit, gradient)``.
+    """The same loss, with the given gradient added for each pair ``(logit, gradient)``.
 
     .. math:: f + \\sum_l \\big( g_l \\phi_l - [g_l \\phi_l] \\big)
 
-    where brackets stop gradients. What the loss itself passes to a logit is kept.
+    where brackets stop gradients. Gradients that the loss itself has for a logit are kept.
     """
     for logit, gradient in gradients:
         term = (gradient.detach().to(logit.dtype) * logit).sum()

@@ -1,4 +1,4 @@
-"""REINFORCE with a running-mean baseline: unbiased gradients from a single hard pass."""
+"""REINFORCE: unbiased gradients from one pass with hard masks, with a running-mean baseline."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from graphdrop.estimators.base import Estimator, Run, learned, with_gradients
 
 
 class REINFORCE(Estimator):
-    r"""The score-function estimator.
+    r"""REINFORCE, the score-function estimator, with a baseline.
 
     .. math:: g_\phi = (f - c) \sum_{\text{distinct draws}} (z - \pi)
 
-    with ``c`` a running mean of the losses of earlier passes. The loss of the pass itself is left
-    out of it, which keeps the estimate unbiased; before the first pass ``c`` is 0. The mean is
-    saved with the module's state.
+    The baseline ``c`` is an exponential moving average of the losses of earlier passes. It leaves
+    out the present loss, so that the estimate is unbiased; before the first pass it is 0. It is
+    part of the module's state.
 
     Args:
-        decay: the weight of a loss falls by this factor with every pass, in [0, 1).
+        decay: decay of the moving average per pass, in [0, 1).
+
+    Example:
+        >>> from graphdrop import GCN, DropEdge, LearnedRate
+        >>> model = GCN(3, 8, 2, 2, DropEdge(LearnedRate()), estimator=REINFORCE(decay=0.9))
+        >>> model.estimator.baseline.item()
+        0.0
     """
 
     weighted_losses: Tensor
@@ -27,19 +33,19 @@ class REINFORCE(Estimator):
     def __init__(self, decay: float = 0.9) -> None:
         super().__init__()
         if not 0.0 <= decay < 1.0:
-            raise ValueError(f"decay must be at least 0 and below 1; got {decay}")
+            raise ValueError(f"decay is {decay}; it takes a number of at least 0 and below 1.")
         self.decay = decay
         self.register_buffer("weighted_losses", torch.zeros((), dtype=torch.float64))
         self.register_buffer("total_weight", torch.zeros((), dtype=torch.float64))
 
     @property
     def baseline(self) -> Tensor:
-        """The running mean of the losses so far, in float64."""
+        """The moving average of the losses so far, a float64 scalar."""
         # before the first pass both are 0
         return self.weighted_losses / self.total_weight.clamp(min=1.0 - self.decay)
 
     def loss(self, run: Run) -> Tensor:
-        """The loss of one pass, with gradients for the keep logits."""
+        """The loss of one pass; its backward pass estimates the gradients of the rates."""
         loss, layers = run(antithetic=False)
         rates = learned(layers)
         if not rates:

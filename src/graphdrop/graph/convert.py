@@ -18,8 +18,8 @@ def edges_of_data(data: "Data") -> tuple[Tensor, int | None, Tensor | None]:
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
         raise ValueError(
-            f"data must be a PyG Data with an edge_index; got {data!r}: "
-            "give it one, or use another constructor of Graph"
+            f"data is {data!r}; it takes a PyG Data with an edge_index. Add one, or use another "
+            "constructor of Graph."
         )
     return edge_index, data.num_nodes, getattr(data, "edge_weight", None)
 
@@ -30,16 +30,17 @@ def edges_of_scipy(
     """The stored entries `A[v, u]` of a square matrix as edges from u to v."""
     if not issparse(matrix):
         raise TypeError(
-            f"matrix must be a scipy sparse matrix; got {type(matrix).__name__}: "
-            "give scipy.sparse.coo_array(matrix)"
+            f"matrix is of type {type(matrix).__name__}; it takes a scipy sparse matrix. Pass "
+            "scipy.sparse.coo_array(matrix)."
         )
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
-            f"matrix must be square, one row and one column per node; got shape {matrix.shape}"
+            f"matrix has shape {matrix.shape}; it takes a square matrix, one row and one column "
+            "per node."
         )
     entries = matrix.tocoo()
     if entries.data.dtype.kind not in "biuf":
-        raise TypeError(f"matrix must have real entries; got dtype {entries.data.dtype}")
+        raise TypeError(f"matrix has dtype {entries.data.dtype}; it takes real numbers.")
     edge_index = np.stack([entries.col, entries.row])
     return (
         torch.from_numpy(edge_index),
@@ -51,7 +52,7 @@ def edges_of_scipy(
 def edges_of_networkx(graph: "networkx.Graph[Any]", weight: str) -> tuple[Tensor, int, Tensor]:
     """The edges of a networkx graph, both ways where it is undirected (a self-loop once)."""
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
-        raise TypeError(f"graph must be a networkx graph; got {type(graph).__name__}")
+        raise TypeError(f"graph is of type {type(graph).__name__}; it takes a networkx graph.")
     number = {node: index for index, node in enumerate(graph)}
     edges = list(graph.edges(data=weight, default=1.0))
     pairs = [(number[source], number[destination]) for source, destination, _ in edges]

@@ -1,7 +1,7 @@
-"""`Graph`: edges by destination and by source under one set of numbers, with their weights.
+"""`Graph`: the normalized adjacency matrix, sorted by destination and by source.
 
-Rows are destinations and columns are sources, as in the product `A H` of a layer: a whole graph is
-square, and `Graph.rows` gives the rectangular part of it that computes just some of the rows.
+Rows are destinations and columns are sources, as in the product `A H` of a layer. A whole graph is
+square; `Graph.rows` is the rectangular part that computes only some of the rows.
 """
 
 from __future__ import annotations
@@ -28,22 +28,29 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Graph(CSR):
-    """The normalized matrix of a graph, the ids of its nodes, and the weights it was made from.
+    """The normalized adjacency matrix of a graph, `N(A)` in the paper's eq. (1) to (5).
 
-    The number of an edge is its position in CSR order, sorted by (destination, source); parallel
-    edges keep the order they were given in. Indices are int32 where they fit, else int64. `value`
-    has the normalized weights, float32.
+    Build it with `from_edge_index`, `from_data`, `from_scipy` or `from_networkx`. The number of an
+    edge is its position in CSR order, sorted by (destination, source); parallel edges stay in the
+    given order. Indices are int32 where they fit, otherwise int64. `value` has the normalized
+    weights, `[E]` float32.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> graph = Graph.from_edge_index(edge_index, normalization="row")
+        >>> graph.num_edges, graph.value[:2].tolist()  # self-loops included
+        (7, [0.5, 0.5])
     """
 
     weight: Tensor
-    """The weights as given, 1 where there were none, self-loops included, `[E]` float32."""
+    """The weights before normalization, 1 by default, self-loops included, `[E]` float32."""
     normalization: Normalization
     rank: Tensor | None = None
-    """The rank of each edge among its parallels, `[E]` int32; None where there are no parallels."""
+    """The rank of each edge among parallel edges, `[E]` int32; None if there are none."""
     dst_ids: Tensor | None = None
-    """The node id of each row; None where they are the same."""
+    """The node id of each row; None if it is the number of the row."""
     src_ids: Tensor | None = None
-    """The node id of each column; None where they are the same."""
+    """The node id of each column; None if it is the number of the column."""
     parent: Graph | None = None
     """The whole graph that this is a part of."""
     parent_edge: Tensor | None = None
@@ -286,9 +293,11 @@ class Graph(CSR):
         one's sources (`src_ids`) are the rows of the input that are read.
         """
         if self.parent is not None:
-            raise ValueError("receptive_field needs the whole graph; got a part: use graph.parent")
+            raise ValueError(
+                "graph is a part; receptive_field takes a whole graph. Use graph.parent."
+            )
         if layers < 1:
-            raise ValueError(f"layers must be at least 1; got {layers}")
+            raise ValueError(f"layers is {layers}; it takes a number of at least 1.")
         parts = [self.rows(rows)]
         while len(parts) < layers:
             columns = parts[-1].src_ids

@@ -1,4 +1,4 @@
-"""What can be wrong with edges, weights and rows, said before anything is built from them."""
+"""Validation of edges, edge weights and rows before a graph is built."""
 
 import operator
 
@@ -14,19 +14,19 @@ def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
     """Raise unless these are edges among `num_nodes` nodes, which is returned or inferred."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise TypeError(
-            f"edge_index must be a dense tensor of shape [2, E]; got {_kind_of(edge_index)}: "
-            "for a sparse matrix use Graph.from_scipy"
+            f"edge_index is of type {_kind_of(edge_index)}; it takes a dense tensor of shape "
+            "[2, E]. For a sparse matrix use Graph.from_scipy."
         )
     if not _is_integer(edge_index):
         raise TypeError(
-            f"edge_index must have an integer dtype; got {edge_index.dtype}: use edge_index.long()"
+            f"edge_index has dtype {edge_index.dtype}; it takes integers. Use edge_index.long()."
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(
-            "edge_index must have shape [2, E], sources above destinations; "
-            f"got {tuple(edge_index.shape)}"
+            f"edge_index has shape {tuple(edge_index.shape)}; it takes shape [2, E], sources "
+            "above destinations."
             + (
-                ": give edge_index.t()"
+                " Pass edge_index.t()."
                 if edge_index.dim() == 2 and edge_index.shape[1] == 2
                 else ""
             )
@@ -35,19 +35,19 @@ def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
     if edge_index.numel():
         smallest, largest = (int(end) for end in edge_index.aminmax())
     if smallest < 0:
-        raise ValueError(f"edge_index must hold node numbers, counted from 0; got {smallest}")
+        raise ValueError(f"edge_index contains {smallest}; it takes node numbers, counted from 0.")
     num_nodes = largest + 1 if num_nodes is None else operator.index(num_nodes)
     if num_nodes < 0:
-        raise ValueError(f"num_nodes must not be negative; got {num_nodes}")
+        raise ValueError(f"num_nodes is {num_nodes}; it takes 0 or a positive number.")
     if largest >= num_nodes:
         raise ValueError(
             f"num_nodes is {num_nodes}, but edge_index names node {largest}: "
-            f"give num_nodes={largest + 1} or more, or None"
+            f"pass num_nodes={largest + 1} or more, or None"
         )
     if num_nodes > MAX_NODES:
         raise ValueError(
-            f"num_nodes is {num_nodes}, of which draws can tell only {MAX_NODES} apart: "
-            "number the nodes from 0 without gaps"
+            f"num_nodes is {num_nodes}; it takes at most {MAX_NODES}, the number of ids that the "
+            "random generator distinguishes. Number the nodes from 0 without gaps."
         )
     return num_nodes
 
@@ -56,23 +56,25 @@ def check_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
     """Raise unless this is one finite weight per edge; returns it as float32."""
     if not isinstance(edge_weight, Tensor) or edge_weight.is_complex():
         raise TypeError(
-            f"edge_weight must be a tensor of real numbers; got {_kind_of(edge_weight)}"
+            f"edge_weight is of type {_kind_of(edge_weight)}; it takes a tensor of real numbers."
         )
     if edge_weight.shape != (num_edges,):
         raise ValueError(
-            f"edge_weight must have shape [{num_edges}], a weight for each edge; "
-            f"got {tuple(edge_weight.shape)}"
+            f"edge_weight has shape {tuple(edge_weight.shape)}; it takes shape [{num_edges}], a "
+            "weight for each edge."
         )
     if edge_weight.requires_grad:
         raise ValueError(
-            "edge_weight requires a gradient, which a graph does not pass on: detach it"
+            "edge_weight requires a gradient; a graph takes weights without one. Pass "
+            "edge_weight.detach()."
         )
     edge_weight = edge_weight.to(torch.float32)
     finite = edge_weight.isfinite()
     if not bool(finite.all()):
         edge = int((~finite).nonzero()[0])
         raise ValueError(
-            f"edge_weight must be finite in float32; got {float(edge_weight[edge])} for edge {edge}"
+            f"edge_weight is {float(edge_weight[edge])} for edge {edge}; it takes numbers that "
+            "are finite in float32."
         )
     return edge_weight
 
@@ -81,23 +83,23 @@ def check_rows(rows: Tensor, num_rows: int) -> Tensor:
     """Raise unless these name rows, each at most once; returns their numbers as int64."""
     if not isinstance(rows, Tensor) or not (rows.dtype == torch.bool or _is_integer(rows)):
         raise TypeError(
-            f"rows must be a tensor of row numbers or a bool mask; got {_kind_of(rows)}"
+            f"rows is of type {_kind_of(rows)}; it takes a tensor of row numbers or a bool mask."
         )
     if rows.dtype == torch.bool:
         if rows.shape != (num_rows,):
             raise ValueError(
-                f"rows must have shape [{num_rows}] as a bool mask; got {tuple(rows.shape)}"
+                f"rows has shape {tuple(rows.shape)}; a bool mask takes shape [{num_rows}]."
             )
         return rows.nonzero().flatten()
     if rows.dim() != 1:
-        raise ValueError(f"rows must have one dimension; got shape {tuple(rows.shape)}")
+        raise ValueError(f"rows has shape {tuple(rows.shape)}; it takes one dimension.")
     ordered = rows.long().sort().values
     outside = ordered[(ordered < 0) | (ordered >= num_rows)]
     if outside.numel():
-        raise ValueError(f"rows must lie in 0..{num_rows - 1}; got {int(outside[0])}")
+        raise ValueError(f"rows contains {int(outside[0])}; it takes 0..{num_rows - 1}.")
     repeated = ordered[1:][ordered.diff() == 0]
     if repeated.numel():
-        raise ValueError(f"rows names {int(repeated[0])} more than once: give rows.unique()")
+        raise ValueError(f"rows names {int(repeated[0])} more than once: pass rows.unique()")
     return rows.long()
 
 

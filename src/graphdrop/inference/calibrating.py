@@ -19,16 +19,16 @@ def calibrate(
     """Fit a calibrator on nodes that the weights were not fitted to, such as validation nodes.
 
     Args:
-        answer: what was predicted for these nodes: the logits ``[n, classes]`` of any model, those
-            of several samples ``[samples, n, classes]``, or a finished prediction, whose mean is
-            then corrected.
+        answer: the prediction for these nodes: logits ``[n, classes]`` of any model, logits of
+            several samples ``[samples, n, classes]``, or a ``Predictive``, whose mean is then
+            calibrated.
         labels: their labels ``[n]``.
-        method: ``"temperature"`` or ``"vector"``; labels that do not exclude each other have a
-            method of their own.
+        method: ``"temperature"`` or ``"vector"``; ignored for a ``LabelPredictive``, which has a
+            method of its own.
 
     Returns:
-        A calibrator. Give it to ``predict(model, data, calibrator=...)``, which corrects every
-        sample; or ``apply`` it to a finished prediction.
+        A calibrator, for ``predict(model, data, calibrator=...)``, which applies it to every
+        sample, or for ``apply(calibrator, prediction)``.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])

@@ -1,4 +1,4 @@
-"""One class out of several for every node: the predictive distribution and its uncertainty."""
+"""`Predictive`: the predictive distribution over classes, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictive(Uncertainty):
-    """A predictive distribution over classes for every node, from Monte Carlo samples."""
+    """Predictive distribution over classes for every node, estimated by Monte Carlo samples.
+
+    ``graphdrop.predict`` returns it. ``entropy`` is the total uncertainty; ``expected_entropy`` its
+    aleatoric part and ``epistemic``, the mutual information, the remainder.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+        >>> votes = torch.tensor([[3, 1], [2, 2]])
+        >>> answer = Predictive(probabilities, votes, torch.zeros(2), torch.zeros(2, 2), samples=4)
+        >>> answer.predicted.tolist(), answer.most_uncertain(1).tolist()
+        ([0, 0], [1])
+    """
 
     probabilities: Tensor
     """Mean of the samples' softmax, ``[nodes, classes]``."""
@@ -32,9 +43,9 @@ class Predictive(Uncertainty):
     samples: int
     _histogram: Tensor | None = None
     decision: Literal["vote", "mean"] = "mean"
-    """Whether ``predicted`` is what most samples chose, or the highest mean probability."""
+    """Whether ``predicted`` is the majority vote of the samples or the highest mean probability."""
     calibrated: Literal["samples", "mean"] | None = None
-    """Whether a calibrator has corrected the samples, or their mean alone; ``None`` is neither."""
+    """Whether the samples were calibrated, or only their mean; ``None`` if neither was."""
 
     @property
     def predicted(self) -> Tensor:

@@ -21,7 +21,7 @@ SHOWN = 5
 def most_uncertain(uncertainty: Tensor, k: int) -> Tensor:
     """The rows of the ``k`` largest entries, the largest first; of equal ones the first."""
     if k < 0:
-        raise ValueError(f"k is {k}: it takes a number of nodes, 0 or more")
+        raise ValueError(f"k is {k}; it takes a number of nodes, 0 or more")
     return uncertainty.argsort(descending=True, stable=True)[:k]
 
 

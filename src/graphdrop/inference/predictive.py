@@ -102,32 +102,44 @@ def predict(
     intervals: bool = False,
     decode: Decoder | None = None,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
-    """Sample a network on a graph, the training one or another, and sum up what the samples say.
+    """Monte Carlo prediction: the mean over sampled networks, with its uncertainty.
 
-    What is not given is what the model carries (``PredictionDefaults``): a model that was trained
-    by ``Trainer`` or loaded from a run answers as it did there, features included.
+    The paper's section 5.2 predicts in this way. Defaults come from the model
+    (``PredictionDefaults``): a model that was trained by ``Trainer`` or loaded from a run predicts
+    with the settings of that run, preprocessing of features included.
 
     Args:
         model: a ``GCN``, any PyG model that ``attach`` was called on, or a module with layers such
             as ``SampledGCNConv`` in it.
-        data: a PyG ``Data`` with ``x``, ``edge_index`` and perhaps ``edge_weight``, features as
-            stored; of any other model than a ``GCN`` whatever its ``forward`` takes, under the
-            same names. Of a ``DataLoader`` the batches are read once, and their outputs follow each
-            other.
-        samples: number of Monte Carlo samples; 0 gives one pass with masks in expectation.
-        seed: the same seed gives the same answer.
-        output: what the network's output is. ``"classes"``: logits of classes that exclude each
-            other; ``"labels"``: logits of a yes in every entry; ``"gaussian"``: means, then as many
-            log variances.
+        data: a PyG ``Data`` with ``x [n, features]``, ``edge_index [2, E]`` and optionally
+            ``edge_weight [E]``, features as stored. For models other than ``GCN`` it has the
+            arguments of ``forward`` under their names. A ``DataLoader`` is read once, and the
+            outputs of its batches are concatenated.
+        samples: number of Monte Carlo samples; 0 gives one pass with expected masks.
+        seed: the same seed gives the same prediction.
+        output: what the network returns. ``"classes"``: logits of mutually exclusive classes;
+            ``"labels"``: a logit per label; ``"gaussian"``: means, then as many log variances.
         masks: ``"relaxed"`` or ``"hard"`` for samples; ``"expected"`` for one pass with the
-            expected mask, ``"off"`` for one that keeps everything. By default as in training.
-        temperature: relaxed masks at this temperature.
-        calibrator: corrects every sample (``graphdrop.calibrate``); by default the one that the
-            model carries, if any. ``None`` gives the uncalibrated prediction.
-        rows: the nodes to predict, by number or as a bool mask; all by default.
-        intervals: also keep what ``intervals`` of classes and labels needs (4 KiB per entry).
-        decode: makes the output of a sample into what ``output`` says, such as node embeddings into
-            logits of links.
+            expected mask; ``"off"`` for one pass that keeps everything. By default as in training.
+        temperature: the temperature of relaxed masks.
+        calibrator: applied to every sample (``graphdrop.calibrate``); by default the calibrator of
+            the model, if it has one. ``None`` gives the uncalibrated prediction.
+        rows: the nodes to predict, as numbers or as a bool mask ``[n]``; all by default.
+        intervals: also store the histograms that ``intervals`` of classes and labels needs (4 KiB
+            per entry).
+        decode: maps the output of a sample to what ``output`` names, for example node embeddings
+            to logits of links.
+
+    Returns:
+        ``Predictive``, ``LabelPredictive`` or ``GaussianPredictive``, by ``output``.
+
+    Example:
+        >>> from graphdrop import GCN, GraphDropConnect
+        >>> from torch_geometric.data import Data
+        >>> data = Data(x=torch.randn(4, 8), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> answer = predict(GCN(8, 16, 2, 3, GraphDropConnect()), data, samples=10)
+        >>> answer.probabilities.shape, answer.entropy.shape
+        (torch.Size([4, 3]), torch.Size([4]))
     """
     if isinstance(data, Tensor):
         raise TypeError(
@@ -135,10 +147,10 @@ def predict(
             "predict(model, Data(x=x, edge_index=edge_index))"
         )
     if samples is not None and samples < 0:
-        raise ValueError(f"samples must not be negative; got {samples}")
+        raise ValueError(f"samples is {samples}; it takes 0 or a positive number.")
     if output not in SUMMARIES:
         known = ", ".join(map(repr, SUMMARIES))
-        raise ValueError(f"output is {output!r}, but it takes one of {known}")
+        raise ValueError(f"output is {output!r}; it takes one of {known}")
     engine = sampled(model)
     settings = settled(engine, samples, seed, masks, temperature)
     streams = [

@@ -30,7 +30,7 @@ def most_certain(uncertainties: Mapping[str, Tensor], by: str, coverage: float) 
     """
     if by not in uncertainties:
         known = ", ".join(map(repr, uncertainties))
-        raise ValueError(f"by is {by!r}, but it takes one of {known}")
+        raise ValueError(f"by is {by!r}; it takes one of {known}")
     uncertainty = uncertainties[by]
     uncertainty = check_scores(uncertainty, len(uncertainty), by)
     order = uncertainty.argsort(stable=True)

@@ -72,4 +72,4 @@ def central_interval(counts: Tensor | None, samples: int, level: float) -> tuple
 def check_level(level: float) -> None:
     """Raise unless an interval can hold this share."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1; got {level}")
+        raise ValueError(f"level is {level}; it takes a number between 0 and 1.")

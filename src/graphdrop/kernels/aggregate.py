@@ -43,8 +43,14 @@ def aggregate(
         backend: ``auto``, ``fused`` or ``reference``.
 
     Returns:
-        ``[num_dst, features]``, with gradients for ``x`` and, where the mask is concrete, for
-        its keep logit.
+        ``[num_dst, features]``, with gradients for ``x`` and, if the mask is concrete, for its
+        keep logit.
+
+    Example:
+        >>> from graphdrop import Graph
+        >>> graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), normalization="row")
+        >>> aggregate(graph, torch.tensor([[1.0], [3.0]])).tolist()
+        [[2.0], [2.0]]
     """
     if mask is None:
         mask = _keep_all(x.device)
@@ -92,12 +98,11 @@ def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:
 def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
     if x.dim() != 2 or x.shape[0] != graph.num_columns:
         raise ValueError(
-            f"x must have shape [{graph.num_columns}, features], a row for each source of the "
-            "graph; "
-            f"got {tuple(x.shape)}"
+            f"x has shape {tuple(x.shape)}; it takes shape [{graph.num_columns}, features], a row "
+            "for each source of the graph."
         )
     if not x.is_floating_point():
-        raise TypeError(f"x must be a floating-point tensor; got {x.dtype}")
+        raise TypeError(f"x has dtype {x.dtype}; it takes a floating-point tensor.")
     if x.device != graph.value.device:
         raise ValueError(
             f"x is on {x.device} and the graph on {graph.value.device}: move one with .to(...)"
@@ -105,14 +110,14 @@ def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
     if mask.kind is not Kind.NONE:
         if not isinstance(graph, Graph):
             raise TypeError(
-                f"graph must be a Graph where there is a mask; got {graph!r}, which has no node "
-                "ids to draw by: build it with Graph.from_scipy or leave out the mask"
+                f"graph is {graph!r}; with a mask it takes a Graph, which has the node ids that "
+                "draws depend on. Build it with Graph.from_scipy, or leave out the mask."
             )
         mask.draws_per_edge(x.shape[1])
     if mask.keep_logit.dim() == 1 and mask.keep_logit.shape[0] != graph.num_entries:
         raise ValueError(
-            f"keep_logit must be a scalar or have one entry for each of the {graph.num_entries} "
-            f"edges, self-loops included; got {mask.keep_logit.shape[0]} entries"
+            f"keep_logit has {mask.keep_logit.shape[0]} entries; it takes a scalar or one entry "
+            f"for each of the {graph.num_entries} edges, self-loops included."
         )
 
 

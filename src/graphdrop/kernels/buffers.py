@@ -108,8 +108,8 @@ def in_huge_pages(x: Tensor) -> Tensor:
     """
     if x.dim() != 2 or x.dtype != torch.float32 or not x.is_cpu:
         raise ValueError(
-            "x must be a float32 matrix on the CPU; "
-            f"got {x.dtype} of shape {tuple(x.shape)} on {x.device}"
+            f"x is {x.dtype} of shape {tuple(x.shape)} on {x.device}; it takes a float32 matrix "
+            "on the CPU."
         )
     return empty(*x.shape).copy_(x.detach())
 

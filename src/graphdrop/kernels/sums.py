@@ -86,7 +86,7 @@ def draw_sums(
 
 def _check(graph: Graph, mask: Mask) -> None:
     if mask.kind not in (Kind.HARD, Kind.CONCRETE):
-        raise ValueError(f"mask must be drawn, hard or concrete; got kind {mask.kind.value!r}")
+        raise ValueError(f"mask has kind {mask.kind.value!r}; it takes a hard or concrete mask.")
     if mask.keep_logit.dim() == 0:
         return
     if mask.symmetric or mask.sharing is Sharing.SOURCE:
@@ -98,8 +98,8 @@ def _check(graph: Graph, mask: Mask) -> None:
         )
     if len(mask.keep_logit) != graph.num_edges:
         raise ValueError(
-            f"keep_logit must be a scalar or have one entry for each of the {graph.num_edges} "
-            f"edges; got {len(mask.keep_logit)} entries"
+            f"keep_logit has {len(mask.keep_logit)} entries; it takes a scalar or one entry for "
+            f"each of the {graph.num_edges} edges."
         )
 
 

@@ -68,10 +68,22 @@ def calibration_error(
     norm: CalibrationNorm | str = CalibrationNorm.EXPECTED,
     binning: Binning | str = Binning.EQUAL_WIDTH,
 ) -> Tensor:
-    """ECE `sum_b (n_b / n) |accuracy_b - confidence_b|`, or MCE, the largest `|..|`.
+    """The expected calibration error, `sum_b (n_b / n) |accuracy_b - confidence_b|`.
 
-    With `binning="equal-mass"` it is the adaptive ECE. The arguments are those of `reliability`,
-    and `norm`.
+    Args:
+        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
+        labels: true class ids `(n,)`.
+        bins: number of bins.
+        norm: `"expected"` (ECE) or `"maximum"` (MCE, the largest difference of a bin).
+        binning: `"equal-width"`, or `"equal-mass"` for the adaptive ECE.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.75, 0.25], [0.75, 0.25]])
+        >>> calibration_error(probabilities, torch.tensor([0, 1])).item()  # right half of the time
+        0.25
     """
     filled = reliability(probabilities, labels, bins=bins, binning=binning)
     return gap(filled, choose(CalibrationNorm, norm, "norm"))
@@ -160,5 +172,5 @@ def gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
 def check_bins(bins: int) -> int:
     """A number of bins, or an error that says so."""
     if not isinstance(bins, int) or bins < 1:
-        raise ValueError(f"bins is {bins!r}, but it takes a whole number of at least 1, such as 15")
+        raise ValueError(f"bins is {bins!r}; it takes a whole number of at least 1, such as 15")
     return bins

@@ -61,7 +61,7 @@ class SplitConformal:
         """
         if not 0 < coverage < 1:
             raise ValueError(
-                f"coverage is {coverage}, but it must lie between 0 and 1, such as 0.9"
+                f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9"
             )
         score = choose(ConformalScore, score, "score")
         if generator is not None and score is not ConformalScore.APS:

@@ -1,4 +1,4 @@
-"""What every metric takes, and the errors that say so."""
+"""Validation of the arguments of metrics."""
 
 import math
 from enum import StrEnum
@@ -20,7 +20,7 @@ def check_probabilities(probabilities: Tensor, name: str = "probabilities") -> T
         )
     if probabilities.ndim not in (2, 3):
         raise ValueError(
-            f"{name} has shape {tuple(probabilities.shape)}, but it takes (n, classes) or "
+            f"{name} has shape {tuple(probabilities.shape)}; it takes (n, classes) or "
             "(samples, n, classes): add or remove a dimension"
         )
     if probabilities.numel() == 0:
@@ -71,7 +71,7 @@ def check_scores(scores: Tensor, examples: int, name: str = "uncertainty") -> Te
     """One finite number per example, `(n,)`, in float64."""
     check_length(scores, examples, name)
     if scores.is_complex():
-        raise ValueError(f"{name} is {scores.dtype}, but it takes one real number per example")
+        raise ValueError(f"{name} is {scores.dtype}; it takes one real number per example")
     if not scores.isfinite().all():
         raise ValueError(
             f"{name} holds NaN or infinity, but every score must be finite: "
@@ -91,10 +91,10 @@ def check_flags(flags: Tensor, examples: int, name: str) -> Tensor:
 def check_length(values: Tensor, examples: int, name: str) -> None:
     """One value per example and at least one example, or an error that says which."""
     if not isinstance(values, Tensor):
-        raise ValueError(f"{name} is {type(values).__name__}, but it takes a tensor of shape (n,)")
+        raise ValueError(f"{name} is {type(values).__name__}; it takes a tensor of shape (n,)")
     if values.shape != (examples,) or examples == 0:
         raise ValueError(
-            f"{name} has shape {tuple(values.shape)}, but it takes one value for each of the "
+            f"{name} has shape {tuple(values.shape)}; it takes one value for each of the "
             f"{examples} examples and at least one example: select the same examples in both"
         )
 
@@ -102,7 +102,7 @@ def check_length(values: Tensor, examples: int, name: str) -> None:
 def check_fraction(fraction: float, name: str) -> float:
     """A number in `(0, 1]`."""
     if not 0 < fraction <= 1:
-        raise ValueError(f"{name} is {fraction}, but it must lie in (0, 1], such as 0.9")
+        raise ValueError(f"{name} is {fraction}; it takes a number in (0, 1], such as 0.9")
     return float(fraction)
 
 
@@ -112,7 +112,7 @@ def choose(options: type[Choice], value: str, name: str) -> Choice:
         return options(value)
     except ValueError:
         known = ", ".join(repr(option.value) for option in options)
-        raise ValueError(f"{name} is {value!r}, but it takes one of {known}") from None
+        raise ValueError(f"{name} is {value!r}; it takes one of {known}") from None
 
 
 def count_at_least(fraction: float, total: int) -> int:

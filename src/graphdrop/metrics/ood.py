@@ -105,7 +105,7 @@ def _counts_per_score(uncertainty: Tensor, outside: Tensor) -> tuple[Tensor, Ten
 def _checked(uncertainty: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
     if not isinstance(uncertainty, Tensor) or uncertainty.ndim != 1:
         shape = tuple(getattr(uncertainty, "shape", ()))
-        raise ValueError(f"uncertainty has shape {shape}, but it takes one score per example (n,)")
+        raise ValueError(f"uncertainty has shape {shape}; it takes one score per example (n,)")
     examples = uncertainty.numel()
     return (
         check_scores(uncertainty, examples),

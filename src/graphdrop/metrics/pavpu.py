@@ -1,4 +1,4 @@
-"""PAvPU: how well "certain" goes with "accurate" and "uncertain" with "inaccurate"."""
+"""PAvPU, patch accuracy versus patch uncertainty: accurate when certain, uncertain when wrong."""
 
 import math
 from collections.abc import Sequence
@@ -55,18 +55,24 @@ def pavpu(
     uncertainty: Tensor | None = None,
     predictions: Tensor | None = None,
 ) -> PavpuResult:
-    """`PAvPU = (n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)` at one threshold.
+    """PAvPU at one threshold, `(n_ac + n_iu) / (n_ac + n_au + n_ic + n_iu)`.
 
-    `a`/`i` is accurate or inaccurate, `c`/`u` certain or uncertain, and certain means that the
-    uncertainty is at most the threshold. At 1.0 of the largest it is therefore the accuracy.
+    The paper's figure 1 shows it. `a` and `i` stand for accurate and inaccurate, `c` and `u` for
+    certain and uncertain. A prediction is certain if its uncertainty is at most the threshold; at
+    1.0 of the largest uncertainty PAvPU is therefore the accuracy.
 
     Args:
         probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
         labels: true class ids `(n,)`.
-        threshold: where certain ends, on `axis`.
-        axis: what `threshold` is a fraction of.
-        uncertainty: `(n,)`, such as the mutual information; the predictive entropy if not given.
-        predictions: class ids `(n,)`, such as the majority vote; the argmax if not given.
+        threshold: the largest uncertainty that counts as certain, on `axis`.
+        axis: the unit of `threshold` (`ThresholdAxis`).
+        uncertainty: `(n,)`, such as the mutual information; by default the predictive entropy.
+        predictions: class ids `(n,)`, such as the majority vote; by default the argmax.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.9, 0.1], [0.5, 0.5]])
+        >>> pavpu(probabilities, torch.tensor([0, 1]), threshold=0.5).pavpu.item()
+        1.0
     """
     outcomes = judge(probabilities, labels, uncertainty, predictions)
     return _value(outcomes, threshold, axis)
@@ -164,7 +170,7 @@ def _positions(thresholds: Sequence[float] | Tensor | None, axis: ThresholdAxis)
     positions = torch.as_tensor(thresholds, dtype=torch.float64)
     if positions.ndim != 1 or positions.numel() == 0:
         raise ValueError(
-            f"thresholds has shape {tuple(positions.shape)}, but it takes a list of at least one "
+            f"thresholds has shape {tuple(positions.shape)}; it takes a list of at least one "
             "number: pass for example [0.5, 1.0]"
         )
     inside = (positions >= 0) & (positions <= 1)

@@ -85,7 +85,7 @@ def _checked(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
     mean, true = check_probabilities(probabilities), check_probabilities(posterior, "posterior")
     if mean.shape != true.shape:
         raise ValueError(
-            f"posterior has shape {tuple(true.shape)}, but it takes {tuple(mean.shape)}, that of "
+            f"posterior has shape {tuple(true.shape)}; it takes {tuple(mean.shape)}, that of "
             "the probabilities: select the same nodes in both"
         )
     return mean, true

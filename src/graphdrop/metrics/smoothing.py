@@ -23,16 +23,24 @@ _NUMBERS_AT_A_TIME = 2**21
 
 
 def total_variation(signal: Tensor, edge_index: Tensor, *, radius: float | None = None) -> Tensor:
-    """`|| X - A X / |lambda_max| ||_F^2 / ||X||_F^2` with the plain adjacency `A[v, u]`.
+    """Total variation of features on a graph, `||X - A X / |lambda_max| ||_F^2 / ||X||_F^2`.
 
-    The numerator is the sum over features of each one's total variation. NaN when the signal is
-    zero everywhere.
+    The paper's figure 2 shows it: a low value means over-smoothed features. `A[v, u]` is the
+    adjacency matrix without normalization. NaN if the signal is zero everywhere.
 
     Args:
         signal: a layer's output `(n, features)`, after its activation.
         edge_index: sources and destinations `(2, edges)`. Every edge counts, self-loops too: leave
             out those that were only added for a convolution.
         radius: `|lambda_max|` if it is known already, from `spectral_radius`.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> total_variation(torch.tensor([[1.0], [1.0]]), edge_index).item()  # equal neighbours
+        0.0
     """
     matrix = adjacency(edge_index, _nodes(signal))
     return _tensor(_total_variation(signal, matrix, _radius(matrix, radius)))
@@ -190,7 +198,7 @@ def _radius(matrix: sparse.csr_array, radius: float | None) -> float:
                 "is undefined: store each undirected edge in both directions"
             )
     if not 0 < radius < float("inf"):
-        raise ValueError(f"radius is {radius}, but it must be positive and finite")
+        raise ValueError(f"radius is {radius}; it takes a finite number above 0")
     return float(radius)
 
 
@@ -202,7 +210,7 @@ def _nodes(signal: Tensor) -> int:
 def _check_signal(signal: Tensor, nodes: int | None) -> None:
     if not isinstance(signal, Tensor) or signal.ndim != 2 or signal.numel() == 0:
         shape = tuple(getattr(signal, "shape", ()))
-        raise ValueError(f"signal has shape {shape}, but it takes (n, features), neither of them 0")
+        raise ValueError(f"signal has shape {shape}; it takes (n, features), neither of them 0")
     if nodes is not None and signal.size(0) != nodes:
         raise ValueError(
             f"signal has {signal.size(0)} rows, but the graph has {nodes} nodes: pass one row per "

@@ -24,7 +24,7 @@ def adjacency(edge_index: Tensor, num_nodes: int) -> sparse.csr_array:
     if not isinstance(edge_index, Tensor) or edge_index.ndim != 2 or edge_index.size(0) != 2:
         shape = tuple(getattr(edge_index, "shape", ()))
         raise ValueError(
-            f"edge_index has shape {shape}, but it takes (2, edges): sources in the first row, "
+            f"edge_index has shape {shape}; it takes (2, edges): sources in the first row, "
             "destinations in the second"
         )
     if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:

@@ -54,8 +54,8 @@ def apply_temperature(probabilities: Tensor, temperature: float) -> Tensor:
     """
     if not 0 < temperature < math.inf:
         raise ValueError(
-            f"temperature is {temperature}, but it must be positive and finite: "
-            "take it from fit_temperature"
+            f"temperature is {temperature}; it takes a finite number above 0, such as "
+            "fit_temperature returns."
         )
     return (_log(probabilities) / temperature).softmax(-1).to(probabilities.dtype)
 

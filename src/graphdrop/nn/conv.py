@@ -1,4 +1,4 @@
-"""``SampledGCNConv``: a graph convolution whose connections are drawn by a sampler."""
+"""``SampledGCNConv``: a graph convolution with sampled connections."""
 
 from __future__ import annotations
 
@@ -19,41 +19,48 @@ from graphdrop.samplers import DropOut, Sampler
 
 
 class Init(StrEnum):
-    """How weights and biases start."""
+    """Initialization of weights and biases."""
 
     GLOROT = "glorot"
     """Weights uniform after Glorot, biases zero, as in PyG."""
     PAPER = "paper"
     """Weights normal with variance 1 / out, a bias for every block uniform in ±1 / sqrt(out).
 
-    Adam moves a sum of biases as many times faster as there are: with a mask per feature the
-    network would soon predict a constant, so there it has one bias.
+    Adam moves a sum of k biases k times as fast as one. With a mask per feature the network would
+    soon predict a constant, so that it has only one bias then.
     """
 
 
 class SampledGCNConv(SampledLayer):
-    r"""A graph convolution with random connections (the paper's eq. 8 in its block form).
+    r"""Graph convolution with sampled connections, eq. (6) of the paper with blocks of features.
 
     .. math::
         H'[v] = \sum_{b} \Big( \sum_{u \in \mathcal N(v) \cup v}
             \hat A_{vu} \, z_{vub} \, H[u, b] \Big) W[b, :] + c
 
-    where :math:`b` runs over the sampler's blocks of input features. It is called as PyG's
-    ``GCNConv`` is and stands beside it in any ``nn.Module``; ``graphdrop.predict``, ``Trainer``,
-    ``save`` and ``load`` take such a module as they take a ``GCN``. In training every call draws
-    fresh masks; after ``eval()`` masks are replaced by their expectation.
+    where :math:`b` runs over the sampler's blocks of input features. It is called like PyG's
+    ``GCNConv``: ``conv(x, edge_index, edge_weight)`` with ``x [n, in_channels]`` returns
+    ``[n, out_channels]``. ``graphdrop.predict``, ``Trainer``, ``save`` and ``load`` take any
+    ``nn.Module`` that contains such layers. In training every call samples new masks; after
+    ``eval()`` the expected mask is used.
 
     Args:
-        in_channels: features of a source.
-        out_channels: features of a destination.
-        sampler: draws the connections; ``None`` keeps all.
-        dropout: a DropOut on the layer's input, beside the sampler.
+        in_channels: number of input features.
+        out_channels: number of output features.
+        sampler: samples the connections; ``None`` keeps all.
+        dropout: an additional DropOut on the input of the layer.
         normalization: ``sym``, ``row`` or ``paper`` (``Normalization``); self-loops are added.
         bias: add a bias, once, after the sum over blocks.
-        init: how weights and biases start.
-        estimator: how a gradient reaches the learned rates of the model that this is the first
-            layer of; by default ``Concrete()``.
-        seed: of the masks; by default drawn by torch's generator.
+        init: initialization of weights and biases (``Init``).
+        estimator: gradient estimator for the learned rates, read from the first sampled layer of a
+            model; by default ``Concrete()``.
+        seed: seed of the masks; by default drawn by torch's generator.
+
+    Example:
+        >>> from graphdrop import GraphDropConnect
+        >>> conv = SampledGCNConv(16, 32, GraphDropConnect(blocks=2))
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 32])
     """
 
     def __init__(

@@ -135,16 +135,19 @@ def check_features(x: Tensor | SparseFeatures, first: First) -> None:
     """Raise unless these are features that the layer can read."""
     if not isinstance(x, Tensor | SparseFeatures):
         raise TypeError(
-            f"x must be a tensor, dense or sparse, or SparseFeatures; got {type(x).__name__}"
+            f"x is of type {type(x).__name__}; it takes a tensor, dense or sparse, or "
+            "SparseFeatures."
         )
     if len(x.shape) != 2 or x.shape[1] != first.in_channels:
-        raise ValueError(f"x must have shape [nodes, {first.in_channels}]; got {tuple(x.shape)}")
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}; it takes shape [nodes, {first.in_channels}]."
+        )
     if isinstance(x, SparseFeatures):
         return
     if x.dtype != first.weight.dtype:
         raise TypeError(
-            f"x must have the model's dtype, {first.weight.dtype}; got {x.dtype}: "
-            f"use x.to({first.weight.dtype})"
+            f"x has dtype {x.dtype}; it takes the model's dtype, {first.weight.dtype}. Use "
+            f"x.to({first.weight.dtype})."
         )
     if x.requires_grad and x.layout is not torch.strided:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""``GCN``: a graph convolutional network that takes any sampler."""
+"""``GCN``: a graph convolutional network with sampled connections."""
 
 from __future__ import annotations
 
@@ -26,38 +26,43 @@ from graphdrop.nn.state import buffers_kept
 from graphdrop.samplers import Draw, DropOut, Sampler
 
 TOGETHER_BYTES = 6 << 20
-"""Samples whose outputs of a layer have so many bytes are made together: they stay in the cache."""
+"""Samples are computed together while the outputs of a layer fit this many bytes of cache."""
 DRAWN_TOGETHER = 32
-"""So many passes have their rates drawn in one go."""
+"""How many passes have their rates sampled together."""
 
 
 class GCN(KeepsStream, SampledModel):
-    r"""A graph convolutional network whose connections are sampled.
+    r"""Graph convolutional network with sampled connections: eq. (5) of the paper in every layer.
 
-    Its arguments stand in PyG's order, and it is called as a PyG model is,
-    ``model(x, edge_index, edge_weight)``, directed graphs included. In training every call draws
-    fresh masks; after ``eval()`` masks are replaced by their expectation, unless a ``Draw`` asks
-    for a sample.
+    Arguments have PyG's order. ``model(x, edge_index, edge_weight)`` takes ``x [n, in_channels]``
+    and ``edge_index [2, E]``, directed or not, and returns ``[n, out_channels]``. In training every
+    call samples new masks; after ``eval()`` the expected mask is used.
 
     Args:
-        in_channels: features of a node.
+        in_channels: number of features of a node.
         hidden_channels: width of the hidden layers.
         num_layers: number of graph convolutions, at least 1.
         out_channels: number of classes, or of targets.
-        sampler: draws the connections; every layer gets a copy. ``None`` keeps all.
+        sampler: samples the connections; every layer gets its own copy. ``None`` keeps all.
         dropout: drop rate of an additional DropOut on the input of every layer.
         normalization: ``row``, ``sym`` or ``paper`` normalization of edges (``Normalization``).
-        residual: add the input of each hidden layer to its output; with ``"initial"`` each is
-            the mean of its output and the first layer's, so that nodes stay apart in deep ones;
-            with ``"linear"`` a linear map of its input is added, before the activation.
-        norm: a normalization *layer* behind every hidden layer: ``"batch"``, ``"layer"`` or none.
-        jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
-            ``"last"`` one, go into a last linear layer; ``None`` is without.
-        init: how weights and biases start (``Init``).
+        residual: residual connections. ``True`` adds the input of a hidden layer to its output;
+            ``"initial"`` averages its output with that of the first layer, against
+            over-smoothing; ``"linear"`` adds a linear map of its input before the activation.
+        norm: normalization layer after every hidden layer: ``"batch"``, ``"layer"`` or ``None``.
+        jk: jumping knowledge: a linear layer on the outputs of all layers, combined by ``"cat"``
+            or ``"max"``, or on the ``"last"`` output; ``None`` for no such layer.
+        init: initialization of weights and biases (``Init``).
         bias: whether layers have a bias.
-        estimator: how a gradient reaches a learned rate; by default ``Concrete()``. With any
-            other train through ``model.loss(closure)``.
-        seed: of the masks; by default what ``torch.manual_seed`` was given.
+        estimator: gradient estimator for learned rates; by default ``Concrete()``. With any other,
+            train through ``model.loss(closure)``.
+        seed: seed of the masks; by default that of ``torch.manual_seed``.
+
+    Example:
+        >>> from graphdrop import GraphDropConnect
+        >>> model = GCN(16, 32, 2, 7, GraphDropConnect(blocks=2))
+        >>> model(torch.randn(3, 16), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 7])
     """
 
     stream: Tensor
@@ -87,16 +92,19 @@ class GCN(KeepsStream, SampledModel):
                 "out_channels) as PyG does; before 0.2 it took (in, hidden, out, layers)"
             )
         if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1; got {num_layers}")
+            raise ValueError(f"num_layers is {num_layers}; it takes a number of at least 1.")
         if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must be a drop rate in [0, 1); got {dropout}")
+            raise ValueError(f"dropout is {dropout}; it takes a drop rate in [0, 1).")
         if not isinstance(sampler, Sampler | None):
             raise TypeError(
-                "sampler must be a Sampler such as DropEdge(0.2), or None; "
-                f"got {type(sampler).__name__}"
+                f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "
+                "DropEdge(0.2), or None."
             )
         if not isinstance(estimator, Estimator | None):
-            raise TypeError(f"estimator must be one such as ARM(); got {type(estimator).__name__}")
+            raise TypeError(
+                f"estimator is of type {type(estimator).__name__}; it takes an Estimator such as "
+                "ARM()."
+            )
         self.normalization = Normalization.of(normalization)
         self._dropout = dropout
         self._sampler = None if sampler is None else described(sampler)

@@ -15,7 +15,7 @@ def norm_layer(norm: Norm | None, width: int) -> nn.Module:
     if norm is None:
         return nn.Identity()
     if norm not in ("batch", "layer"):
-        raise ValueError(f"norm is {norm!r}: it takes None, 'batch' or 'layer'")
+        raise ValueError(f"norm is {norm!r}; it takes None, 'batch' or 'layer'")
     return nn.BatchNorm1d(width) if norm == "batch" else nn.LayerNorm(width)
 
 

@@ -41,10 +41,10 @@ class SkipConnections(nn.Module):
         super().__init__()
         if residual not in (False, True, INITIAL, LINEAR):
             raise ValueError(
-                f'residual must be False, True, "initial" or "linear"; got {residual!r}'
+                f'residual is {residual!r}; it takes False, True, "initial" or "linear".'
             )
         if jk not in (None, "cat", "max", "last"):
-            raise ValueError(f'jk must be None, "cat", "max" or "last"; got {jk!r}')
+            raise ValueError(f'jk is {jk!r}; it takes None, "cat", "max" or "last".')
         self.residual, self.norm, self.jk = residual, norm, jk
         self.out_channels = out_channels
         hidden = widths[1:-1] if jk is None else widths[1:]

@@ -1,4 +1,4 @@
-"""Keep probabilities: fixed, learned as they are, learned with a beta prior, or per edge."""
+"""Rates: keep probabilities that are fixed, learned, learned with a beta prior, or per edge."""
 
 from graphdrop.rates.amortized import AmortizedRate
 from graphdrop.rates.base import Rate

@@ -1,4 +1,4 @@
-"""A keep probability for every edge, computed from what is known of the edge."""
+"""Amortized rates: a network computes the keep probability of an edge from edge features."""
 
 import math
 
@@ -11,21 +11,28 @@ from graphdrop.util.ordered import ordered_sum
 
 
 class AmortizedRate(Rate):
-    """A beta-Bernoulli rate per edge whose posterior a small network reads off the edge.
+    """Amortized beta-Bernoulli rates: a small network computes the posterior of every edge.
 
         (a_e, b_e) = softplus(W2 tanh(W1 x_e + c1) + c2),    q(pi_e) = Kumaraswamy(a_e, b_e)
 
-    The parameters are those of the network, however many edges there are: edges that the labels
-    never reach learn from those that they do reach, and a graph that was never seen has rates too.
-    It starts with nearly the same posterior for all edges, that of a fresh `BetaBernoulliRate`.
+    The number of parameters does not depend on the number of edges. Edges without a labelled node
+    nearby therefore learn from the other edges, and the rates of a new graph are defined. At first
+    all edges have nearly the posterior of a new `BetaBernoulliRate`.
 
-    The rate holds the edges that `observe` was last given; a sampler does that before it draws.
+    `observe(edges)` sets the edges that the rates belong to, `[E, features]`. A sampler calls it
+    before it draws a mask. Prior and posterior are those of the paper's eq. (10) and (11).
 
     Args:
         features: How many numbers describe an edge.
         prior_alpha: First parameter of the beta prior, above 0.
         prior_beta: Second parameter of the beta prior, above 0.
         hidden: Width of the network.
+
+    Example:
+        >>> rate = AmortizedRate(features=3)
+        >>> rate.observe(torch.zeros(5, 3))
+        >>> rate.mean().shape
+        torch.Size([5])
     """
 
     def __init__(
@@ -51,29 +58,30 @@ class AmortizedRate(Rate):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start where a fresh `BetaBernoulliRate` does, with little difference between edges."""
+        """Initialize to the posterior of a new `BetaBernoulliRate`, nearly equal for all edges."""
         self.inner.reset_parameters()
         nn.init.normal_(self.outer.weight, std=0.01)
         nn.init.uniform_(self.outer.bias[:1], 1.0, 1.5)
         nn.init.uniform_(self.outer.bias[1:], 0.49, 0.51)
 
     def observe(self, edges: Tensor) -> None:
-        """Be the rates of these edges from now on, described by `edges [E, features]`."""
+        """Set the edges that the rates belong to, as edge features `[E, features]`."""
         wanted = self.inner.in_features
         if edges.dim() != 2 or edges.shape[1] != wanted:
             raise ValueError(
                 f"edges has shape {tuple(edges.shape)}; it takes (edges, {wanted}), a row for every"
-                f" edge. For {edges.shape[-1]} numbers an edge make AmortizedRate(...) anew."
+                f" edge. For {edges.shape[-1]} features build AmortizedRate({edges.shape[-1]})."
             )
         self._edges = edges
         self.entries = edges.shape[:1]
 
     def posterior(self) -> tuple[Tensor, Tensor]:
-        """`a` and `b` of the edges that were observed, `[E]` each."""
+        """The parameters `a` and `b` of the posterior of every observed edge, `[E]` each."""
         if self._edges is None:
             raise ValueError(
-                "this AmortizedRate has no edges to compute rates from: call a graphdrop.GCN that"
-                " has it on a graph, or give them by observe(describe_edges(graph, x))"
+                "edges are not set; AmortizedRate computes its rates from edge features. Call a"
+                " graphdrop.GCN that has this rate on a graph, or call"
+                " observe(describe_edges(graph, x))."
             )
         hidden = torch.tanh(self.inner(self._edges.to(self.inner.weight)))
         a, b = nn.functional.softplus(self.outer(hidden)).unbind(1)
@@ -85,7 +93,7 @@ class AmortizedRate(Rate):
         return self.entries.numel()
 
     def logit(self, u: Tensor | None = None) -> Tensor:
-        """The logit of `(1 - u^(1/b))^(1/a)` for uniforms `u [E]`, worked out in float64."""
+        """The logit of `(1 - u^(1/b))^(1/a)` for uniforms `u [E]`, computed in float64."""
         a, b = self.posterior()
         if u is None or not u.is_floating_point() or u.shape[-1:] != self.entries:
             got = "None" if u is None else f"{u.dtype} of shape {tuple(u.shape)}"

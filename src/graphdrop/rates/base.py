@@ -1,4 +1,4 @@
-"""What every rate answers: a keep logit for a draw, a mean, and its cost in the objective."""
+"""`Rate`, the base class of rates: keep logit at given uniforms, mean, and KL term."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -12,9 +12,9 @@ from graphdrop.draws import Table
 class Rate(nn.Module, ABC):
     """A keep probability, or a distribution over one.
 
-    A rate knows nothing of graphs. It holds one value for everything (`entries` is `()`) or one per
-    entry (`entries` is `(E,)`, a local rate), and gives keep logits from uniforms drawn elsewhere,
-    so that the same uniforms give the same rates.
+    A global rate holds one value (`entries` is `()`), a local rate one per edge (`entries` is
+    `(E,)`). A rate has no random generator: it is a function of uniforms `u`, so that the same
+    uniforms give the same keep probabilities. A subclass defines `logit`, `mean` and `kl`.
 
     Args:
         entries: How many values a local rate holds; `None` for a single, global one.
@@ -31,30 +31,30 @@ class Rate(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the rate is, and where the uniforms of its draws must be."""
+        """The device of the parameters, which the uniforms must be on."""
         tensors = itertools.chain(self.parameters(), self.buffers())
         return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     @property
     def keeps_all(self) -> bool:
-        """Whether nothing is ever dropped."""
+        """Whether the keep probability is exactly 1."""
         return False
 
     @property
     def num_uniforms(self) -> int:
-        """How many uniforms one draw takes: 0 when the rate is a point and `u` is ignored."""
+        """How many uniforms `logit` reads; 0 if the rate is not random and ignores `u`."""
         return 0
 
     @abstractmethod
     def logit(self, u: Tensor | None = None) -> Tensor:
-        """The logit of the keep probability drawn at the uniforms `u`, which broadcast."""
+        """The logit of the keep probability sampled with the uniforms `u`, which broadcast."""
 
     def table(self, temperature: float) -> Table | None:  # noqa: ARG002 - a subclass reads it
         """Relaxed masks at a temperature, where the rate is drawn anew for each; else `None`."""
         return None
 
     def sample(self, u: Tensor | None = None) -> Tensor:
-        """The keep probability drawn at the uniforms `u`."""
+        """The keep probability sampled with the uniforms `u`."""
         return self.logit(u).sigmoid()
 
     @abstractmethod
@@ -63,10 +63,10 @@ class Rate(nn.Module, ABC):
 
     @abstractmethod
     def kl(self) -> Tensor:
-        """What the rate adds to the objective: a scalar, summed over entries."""
+        """The KL term of the objective: a scalar, summed over entries."""
 
     def reset_parameters(self) -> None:
-        """Set the parameters, if there are any, to where training starts."""
+        """Set the parameters, if there are any, to their initial values."""
 
     def extra_repr(self) -> str:
         """The `entries` of a local rate."""

@@ -1,4 +1,4 @@
-"""A keep probability with a beta prior and a learned Kumaraswamy posterior."""
+"""Beta-Bernoulli rate: a keep probability with a beta prior and a Kumaraswamy posterior."""
 
 import math
 from typing import Literal, get_args
@@ -16,17 +16,18 @@ RateDraw = Literal["layer", "mask"]
 
 
 class BetaBernoulliRate(Rate):
-    """A distribution over the keep probability: the beta-Bernoulli construction.
+    """Beta-Bernoulli rate: a learned distribution over the keep probability.
 
-        prior pi ~ Beta(prior_alpha, prior_beta),    posterior q(pi) = Kumaraswamy(a, b)
+        prior p(pi) = Beta(prior_alpha, prior_beta)        eq. (10) of the paper
+        posterior q(pi) = Kumaraswamy(a, b)                eq. (11) of the paper
 
-    with `a = softplus(raw_a)` and `b = softplus(raw_b)` learned. `rate.a = 2.0` sets the raw value
-    that gives it. The mathematics runs in float64, whatever the dtype of the module: the logit of a
-    draw at `1 - 1e-16` is lost in float32. What comes out has the dtype of the parameters.
+    `a = softplus(raw_a)` and `b = softplus(raw_b)` are learned; `rate.a = 2.0` sets `raw_a`
+    accordingly. Computation is in float64, because the logit of a keep probability near 1 is not
+    accurate in float32; results have the dtype of the parameters.
 
-    The KL is exact for any prior. With `prior_beta = 1` it is the paper's closed form, where the
-    paper's `c / L` is `prior_alpha`. Any other takes a quadrature, some 20 microseconds for an
-    entry: nothing for a global rate, most of a step for thousands of local ones.
+    `kl()` is exact for any prior. With `prior_beta = 1` it is the paper's closed form, with
+    `prior_alpha` for the paper's `c / L`. Any other `prior_beta` takes a quadrature of about 20
+    microseconds per entry, which is slow for thousands of local rates.
 
     With `rate_draw="mask"` every mask has a rate of its own from the posterior that all share, and
     is drawn from its marginal: a hard mask is Bernoulli with the posterior's mean, a relaxed one
@@ -38,6 +39,12 @@ class BetaBernoulliRate(Rate):
         prior_beta: Second parameter of the beta prior, above 0.
         entries: How many values a local rate holds; `None` for a single, global one.
         rate_draw: `"layer"` draws one rate for all masks of a pass, `"mask"` one for each.
+
+    Example:
+        >>> rate = BetaBernoulliRate(prior_alpha=0.8)
+        >>> rate.a, rate.b = 1.0, 1.0  # the uniform distribution
+        >>> round(rate.mean().item(), 4), round(rate.sample(torch.tensor(0.25)).item(), 4)
+        (0.5, 0.75)
     """
 
     def __init__(
@@ -72,7 +79,7 @@ class BetaBernoulliRate(Rate):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the raw parameters as the authors' runs do: the mean keep starts near 0.6."""
+        """Initialize as the authors' code does; the mean keep probability is then about 0.6."""
         nn.init.uniform_(self.raw_a, 1.0, 1.5)
         nn.init.uniform_(self.raw_b, 0.49, 0.51)
 
@@ -100,7 +107,7 @@ class BetaBernoulliRate(Rate):
         return 0 if self.rate_draw == "mask" else self.entries.numel()
 
     def logit(self, u: Tensor | None = None) -> Tensor:
-        """The logit of `(1 - u^(1/b))^(1/a)`; a larger `u` gives a smaller keep probability.
+        """The logit of `(1 - u^(1/b))^(1/a)`, which falls as `u` grows.
 
         With a rate for every mask it is the logit of the mean, and `u` is ignored.
         """

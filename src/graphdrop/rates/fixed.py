@@ -1,4 +1,4 @@
-"""A keep probability that stays as it was given."""
+"""Fixed rate: a constant keep probability."""
 
 import torch
 from torch import Tensor
@@ -9,17 +9,29 @@ from graphdrop.rates.base import Rate
 class FixedRate(Rate):
     """A constant keep probability, as in plain DropOut and DropEdge.
 
-    `keep = 1` keeps everything: its logit is infinite, and `z = 1[u > 1 - keep]` is always 1. Masks
-    are drawn on 16 bits, so a keep of at most 2^-17 keeps nothing.
+    It is the Bernoulli parameter of the paper's eq. (1) to (5). `keep = 1` keeps every connection.
+    Masks are drawn with 16 bits, so that a `keep` of at most 2^-17 keeps none.
 
     Args:
-        keep: The probability to keep a connection, in (0, 1].
+        keep: The probability to keep a connection, in (0, 1]; by keyword only, because a plain
+            number is a drop rate elsewhere in torch and PyG.
+
+    Example:
+        >>> rate = FixedRate(keep=0.8)
+        >>> round(rate.mean().item(), 4), round(rate.logit().item(), 4)
+        (0.8, 1.3863)
     """
 
     keep: Tensor
 
-    def __init__(self, *, keep: float) -> None:
+    def __init__(self, *unnamed: float, keep: float | None = None) -> None:
         super().__init__()
+        if unnamed or keep is None:
+            value = unnamed[0] if unnamed else "0.8"
+            raise TypeError(
+                f"keep is not given; FixedRate takes keep=, the probability to keep a connection."
+                f" Pass keep={value}, or keep=1 - {value} if {value} is a drop rate."
+            )
         if not 0 < keep <= 1:
             raise ValueError(
                 f"keep is {keep}; it takes a probability to keep above 0 and at most 1."

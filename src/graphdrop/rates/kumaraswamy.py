@@ -2,14 +2,15 @@
 
     q(pi) = a b pi^(a-1) (1 - pi^a)^(b-1),    pi = (1 - u^(1/b))^(1/a),  u uniform on (0, 1)
 
-Everything is written with surprisals, `-log` of a probability. The surprisal of `p` and that of
-`1 - p` are each other's image under `F(x) = -log(1 - exp(-x))`, so a draw is two steps of `F`:
+It is the posterior of a rate, eq. (11) of the paper. All is computed with surprisals, `-log` of a
+probability. The surprisals of `p` and of `1 - p` are related by `F(x) = -log(1 - exp(-x))`, so that
+sampling applies `F` twice:
 
     t = -log(u) / b,      -log(pi) = F(t) / a,      -log(1 - pi) = F(F(t) / a)
 
-`t` and `-log(pi)` span thousands of orders of magnitude, so they are carried as logarithms, and `F`
-takes its asymptotic form where the direct one would round to 0 or infinity. The functions compute
-in the dtype they are given; the rates hand them float64.
+`t` and `-log(pi)` span thousands of orders of magnitude. They are therefore stored as logarithms,
+and `F` uses its asymptotic form where the direct one would round to 0 or infinity. The functions
+compute in the dtype of their arguments; the rates pass float64.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A keep probability learned as a plain parameter, without a prior."""
+"""Learned rate: a keep probability that is a parameter, without a prior."""
 
 import math
 
@@ -10,15 +10,20 @@ from graphdrop.util.ordered import ordered_sum
 
 
 class LearnedRate(Rate):
-    """A Bernoulli keep probability learned through its logit.
+    """Learned Bernoulli rate: the keep probability is a parameter, stored as its logit.
 
-    `kl()` is `-entropy_weight * sum H(keep)`, with `H` the entropy of a Bernoulli variable: a
-    positive weight pulls the rate towards 1/2.
+    `kl()` is `-entropy_weight * sum H(keep)` with `H` the entropy of a Bernoulli variable, the
+    regularizer of the paper's section 3.1. A positive weight pulls the rate towards 1/2.
 
     Args:
-        initial_keep: Where training starts, inside (0, 1).
-        entropy_weight: How much the entropy counts in the objective; 0 leaves it out.
+        initial_keep: The initial keep probability, inside (0, 1).
+        entropy_weight: The weight of the entropy in the objective; 0 leaves it out.
         entries: How many values a local rate holds; `None` for a single, global one.
+
+    Example:
+        >>> rate = LearnedRate(initial_keep=0.5, entropy_weight=1.0, entries=2)
+        >>> rate.mean().tolist(), round(rate.kl().item(), 4)  # -2 log 2
+        ([0.5, 0.5], -1.3863)
     """
 
     def __init__(
@@ -28,7 +33,7 @@ class LearnedRate(Rate):
         if not 0 < initial_keep < 1:
             raise ValueError(
                 f"initial_keep is {initial_keep}; it takes a probability between 0 and 1, both"
-                " excluded (their logit is infinite). For a rate that stays put use FixedRate."
+                " excluded (their logit is infinite). For a constant rate use FixedRate."
             )
         if not (entropy_weight >= 0 and math.isfinite(entropy_weight)):
             raise ValueError(
@@ -62,6 +67,6 @@ class LearnedRate(Rate):
         return -self.entropy_weight * ordered_sum(entropy.flatten())
 
     def extra_repr(self) -> str:
-        """Where training starts, and the weight of the entropy."""
+        """The initial keep probability and the weight of the entropy."""
         own = f"initial_keep={self.initial_keep:g}, entropy_weight={self.entropy_weight:g}"
         return ", ".join(filter(None, (own, super().extra_repr())))

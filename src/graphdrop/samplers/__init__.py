@@ -1,4 +1,4 @@
-"""Samplers: which connections share a draw. They make masks and know nothing of gradients."""
+"""Samplers: which connections of a layer share one random draw, as masks without gradients."""
 
 from graphdrop.samplers.base import Sampler
 from graphdrop.samplers.draw import KEEP_ALL, Draw, Drawn

@@ -1,4 +1,4 @@
-"""``Sampler``: which connections of a layer share a draw, and at which rate they are kept."""
+"""``Sampler``, the base class of samplers: which connections of a layer share a random draw."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from graphdrop.samplers.draw import Draw
 
 
 def as_rate(rate: Rate | float) -> Rate:
-    """A rate as it is; a plain number is a drop rate, as everywhere in torch and PyG."""
+    """The argument as a ``Rate``; a plain number is a drop rate, as in torch and PyG."""
     if isinstance(rate, Rate):
         return rate
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         raise TypeError(
-            "rate must be a drop rate in [0, 1) or a Rate such as BetaBernoulliRate(); got "
-            f"{type(rate).__name__}"
+            f"rate is of type {type(rate).__name__}; it takes a drop rate in [0, 1) or a Rate. "
+            "Pass a number such as 0.2, or BetaBernoulliRate()."
         )
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"rate is {rate}: a plain number is a drop rate, and takes 0 to below 1")
+        raise ValueError(
+            f"rate is {rate}; a plain number is a drop rate of at least 0 and below 1. For a keep "
+            "probability pass FixedRate(keep=...)."
+        )
     return FixedRate(keep=1.0 - rate)
 
 
@@ -34,31 +37,41 @@ def check_blocks(name: str, blocks: int | None) -> None:
         return
     if isinstance(blocks, bool) or not isinstance(blocks, int) or blocks < 1:
         raise ValueError(
-            f"{name} must be a positive count, or None for a mask per feature; got {blocks!r}"
+            f"{name} is {blocks!r}; it takes a whole number of at least 1, or None for a draw per "
+            "feature."
         )
 
 
 class Sampler(nn.Module):
-    """Describes the random mask over one layer's connections.
+    """Base class of samplers: describes the random mask over the connections of one layer.
 
-    A model gives every layer a copy of its own, so that each learns its own rate. A subclass says
-    what a draw belongs to (``sharing``), how many draws that has (``blocks``), and what it needs
-    from a layer beside a masked sum (``on_features``, ``needs_weights``, ``needs_earlier_layers``,
-    ``row_factor``): whoever runs a layer asks for these, never for the class.
+    Every layer of a model gets its own copy, so that each learns its own rate. A subclass states
+    whether a draw belongs to an edge or to a source node (``sharing``), how many draws each of them
+    has (``blocks``), and what it needs from a layer besides a masked sum: ``on_features``,
+    ``needs_weights``, ``needs_earlier_layers`` and ``row_factor``. Layers read these attributes and
+    never check for a class.
 
     Args:
-        rate: the keep probability, fixed or learned; a plain number is a fixed **drop** rate.
+        rate: a drop rate in [0, 1), or a ``Rate``.
+        blocks: number of blocks of features with their own draw; ``None`` for one per feature.
         symmetric: (u, v) and (v, u) share one draw.
-        self_loops: mask self-loops like any edge; otherwise they are always kept.
-        before_normalization: mask the adjacency matrix and normalize what is left.
+        self_loops: mask self-loops like other edges; otherwise they are always kept.
+        before_normalization: normalize the masked adjacency matrix instead of masking the
+            normalized one.
         rescale: divide by the keep probability, so that the expectation is the unmasked sum.
+
+    Example:
+        >>> from graphdrop import Graph
+        >>> graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
+        >>> Sampler(0.5).mask(graph, Draw(seed=0, step=0), layer=0).sharing.value
+        'edge'
     """
 
     sharing = Sharing.EDGE
     on_features = False
-    """Its draws belong to the features of nodes: they are masked before anything is summed."""
+    """Whether the features of nodes are masked, before aggregation."""
     needs_earlier_layers = False
-    """Its masks depend on what the layers before have drawn."""
+    """Whether a mask depends on the masks of earlier layers."""
 
     def __init__(
         self,
@@ -74,13 +87,13 @@ class Sampler(nn.Module):
         rate = as_rate(rate)
         if rescale and (before_normalization or not self_loops):
             raise ValueError(
-                "rescale=True divides the whole sum by the keep probability, so it needs "
-                "self_loops=True and before_normalization=False"
+                "rescale is True; it takes self_loops=True and before_normalization=False, because "
+                "it divides the whole sum by the keep probability. Change one of them."
             )
         if rate.entries and (rescale or self.sharing is Sharing.SOURCE):
             raise ValueError(
-                f"rate has {rate.entries.numel()} entries, one per edge: that takes draws which "
-                "belong to edges, and rescale=False; use DropEdge or GraphDropConnect"
+                f"rate has {rate.entries.numel()} entries, one per edge; {type(self).__name__} "
+                "takes a rate with one value. Use DropEdge or GraphDropConnect for rates per edge."
             )
         check_blocks("blocks", blocks)
         self.rate = rate
@@ -92,12 +105,12 @@ class Sampler(nn.Module):
 
     @property
     def needs_weights(self) -> bool:
-        """Whether it draws for every input *and* output feature, inside the layer's product."""
+        """Whether a draw belongs to a pair of input and output feature, inside ``H W``."""
         return False
 
     @property
     def only_masks(self) -> bool:
-        """Whether the mask of a sum is all that it does to a layer."""
+        """Whether the sampler changes a layer by the mask of its sum alone."""
         return not (
             self.rescale or self.on_features or self.needs_earlier_layers or self.needs_weights
         )
@@ -109,21 +122,21 @@ class Sampler(nn.Module):
         layer: int,  # noqa: ARG002
         mask: Mask,
     ) -> Tensor | None:
-        """What a row of the masked sum is multiplied by, if by anything."""
+        """The factor of each row of the masked sum, ``[num_dst, 1]`` or a scalar; or ``None``."""
         return rescale_factor(mask) if self.rescale else None
 
     @property
     def reads_edges(self) -> bool:
-        """Whether the rate is computed from edges, which ``observe`` must give it first."""
+        """Whether the rate is computed from edge features, which ``observe`` sets."""
         return isinstance(self.rate, AmortizedRate)
 
     def observe(self, edges: Tensor) -> None:
-        """Draw for these edges from now on: ``describe_edges`` of a whole graph."""
+        """Set the edge features of the whole graph, as ``describe_edges`` returns them."""
         if isinstance(self.rate, AmortizedRate):
             self.rate.observe(edges)
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
-        """The mask of one layer in one pass; without a draw, its expectation."""
+        """The mask of one layer in one forward pass; the expected mask if ``draw`` is ``None``."""
         temperature = TEMPERATURE if draw is None else draw.temperature or TEMPERATURE
         table = None
         if draw is None:
@@ -157,11 +170,11 @@ class Sampler(nn.Module):
         return uniforms(key, count).reshape(self.rate.entries).to(self.rate.device)
 
     def for_first_layer(self) -> Self:
-        """A copy for a network's first layer, where some samplers share more."""
+        """A copy for the first layer of a network, which may have other blocks."""
         return copy.deepcopy(self)
 
     def for_later_layer(self) -> Self:
-        """A copy for any other layer, its learned rate starting afresh."""
+        """A copy for a later layer, with its rate initialized again."""
         fresh = copy.deepcopy(self)
         fresh.rate.reset_parameters()
         return fresh

@@ -1,4 +1,4 @@
-"""``Draw``: which random numbers one forward pass uses, and in which form."""
+"""``Draw``: the key of the random numbers of one forward pass, and the form of its masks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ from graphdrop.kernels.sums import DrawSums, draw_sums
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A mask that a forward pass used: what an estimator needs to weigh its draws."""
+    """A mask that a layer used in a forward pass, as gradient estimators read it."""
 
     mask: Mask
     graph: Graph
     features: int
     layer: int = 0
-    """The number of the layer that drew it."""
+    """The index of the layer."""
     beside: bool = False
-    """Whether it is the mask of a DropOut that stands beside the layer's sampler."""
+    """Whether it is the mask of the additional DropOut, not of the layer's sampler."""
 
     @property
     def keep_logit(self) -> Tensor:
-        """The logit of the keep probability, with its way back to the rate's parameters."""
+        """The keep logit, differentiable in the rate's parameters."""
         return self.mask.keep_logit
 
     def sums(self) -> DrawSums:
-        """Sums over the distinct draws, a scalar each or one entry per edge as ``keep_logit``."""
+        """Sums over the distinct draws, in the shape of ``keep_logit``: scalars or ``[E]``."""
         return draw_sums(self.graph, self.mask, self.features)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One forward pass through all layers: the same draw gives the same masks, bit for bit."""
+    """The key of one forward pass: equal keys give equal masks in all layers, bit for bit.
+
+    Args:
+        seed: seed of the run.
+        step: number of the training step or of the prediction.
+        sample: number of the Monte Carlo sample within the step.
+
+    Example:
+        >>> Draw(seed=0, step=3).key(layer=1).shape
+        torch.Size([2])
+    """
 
     seed: int
     step: int
@@ -43,13 +53,13 @@ class Draw:
     temperature: float | None = None
     """Relaxed masks at this temperature; ``None`` gives hard ones."""
     antithetic: bool = False
-    """Every uniform u becomes 1 - u."""
+    """Whether every uniform u is replaced by 1 - u, as in the second pass of ARM."""
     tape: list[Drawn] | None = field(default=None, compare=False, repr=False)
-    """Where the masks of this pass are noted down, if anywhere."""
+    """A list to which every layer appends its mask, or ``None``."""
     keeps_all: bool = False
-    """Nothing is drawn: every connection and every feature is kept."""
+    """Whether all masks are left out, so that every connection and feature is kept."""
     dropout: bool = True
-    """Whether a DropOut that stands beside a sampler is drawn; else it keeps every feature."""
+    """Whether the additional DropOut of a layer is sampled; otherwise it keeps every feature."""
 
     @property
     def kind(self) -> Kind:
@@ -57,20 +67,20 @@ class Draw:
         return Kind.HARD if self.temperature is None else Kind.CONCRETE
 
     def key(self, layer: int) -> Tensor:
-        """The stream of one layer."""
+        """The key of the random stream of one layer, ``[2]`` int64."""
         return stream_key(self.seed, self.step, layer, self.sample)
 
     def record(
         self, mask: Mask, graph: Graph, features: int, layer: int = 0, *, beside: bool = False
     ) -> None:
-        """Note a mask down with the layer that drew it, if this pass keeps a tape."""
+        """Append a mask to ``tape``, if there is one."""
         if self.tape is not None:
             self.tape.append(Drawn(mask, graph, features, layer, beside))
 
     def opposite(self) -> Draw:
-        """The antithetic pass: the same uniforms, each turned round, and no tape."""
+        """The antithetic pass: every uniform u replaced by 1 - u, without a tape."""
         return replace(self, antithetic=not self.antithetic, tape=None)
 
 
 KEEP_ALL = Draw(0, 0, keeps_all=True)
-"""A pass through the whole network, in which nothing is dropped."""
+"""A forward pass in which nothing is dropped."""

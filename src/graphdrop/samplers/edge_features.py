@@ -1,7 +1,7 @@
-"""``describe_edges``: what a rate that is computed from an edge gets to know of it.
+"""``describe_edges``: the edge features from which amortized rates are computed.
 
-All of it means the same on any graph, so that a network trained on one can read another; and none
-of it takes more than the edges and a few numbers for each of them.
+The features have the same meaning on every graph, so that rates trained on one graph apply to
+another. Time and memory grow with the number of edges.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from graphdrop.graph import CSR, Graph
 
 SKETCH = 8
-"""Numbers that stand for the features of one end."""
+"""The length of the random projection of one node's features."""
 EDGE_FEATURES = 6 + 2 * SKETCH
-"""Numbers that describe an edge."""
+"""The number of features of an edge."""
 COMPARED = 1 << 22
-"""So many entries of rows are compared at once."""
+"""How many entries of rows are compared at once."""
 
 Integers = NDArray[np.int64]
 
@@ -41,11 +41,16 @@ def describe_edges(graph: Graph, x: Tensor | CSR) -> Tensor:
     Args:
         graph: a whole graph, not a part.
         x: features of its nodes, ``[nodes, features]``; sparse ones as a ``CSR``.
+
+    Example:
+        >>> graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
+        >>> describe_edges(graph, torch.eye(2)).shape  # two edges and two self-loops
+        torch.Size([4, 22])
     """
     if graph.parent is not None or graph.num_src != graph.num_dst:
         raise ValueError(
-            f"graph must be whole and square; got {graph}: describe the graph that it is a part "
-            "of, and pick the rows of parent_edge"
+            f"graph is {graph}; it takes a whole graph, not a part. Describe graph.parent, and "
+            "select the rows of parent_edge."
         )
     destination, source = (
         ends.cpu().numpy().astype(np.int64) for ends in (graph.edge_dst, graph.indices)

@@ -1,4 +1,4 @@
-"""``RandomWalk``: edges of a walk, which goes on only from where it has arrived."""
+"""``RandomWalk``: autoregressive masks that sample connected neighbourhoods."""
 
 from __future__ import annotations
 
@@ -16,27 +16,33 @@ from graphdrop.samplers.base import Sampler
 from graphdrop.samplers.draw import Draw
 
 NODES = 512
-"""Nodes of the midpoint rule over a rate that is itself random."""
+"""Nodes of the midpoint rule that integrates over a random rate."""
 
 
 class RandomWalk(Sampler):
-    r"""Sample connected neighbourhoods, as GraphSAGE does: the paper's autoregressive masks.
+    r"""Random walk sampling: connected neighbourhoods, as in GraphSAGE; eq. (13) of the paper.
 
     .. math::
         z^{(l)}_{vu} = B^{(l)}_{vu} \, r^{(l)}_v, \qquad
         r^{(l)}_v = 1\Big[ \sum_u z^{(l-1)}_{vu} > 0 \Big], \qquad r^{(1)}_v = 1
 
-    with independent :math:`B^{(l)}_{vu} \sim \mathrm{Bernoulli}(\pi_l)`, self-loops included: a
-    node of which a layer has kept no edge reads nothing in the layers after it.
+    with independent :math:`B^{(l)}_{vu} \sim \mathrm{Bernoulli}(\pi_l)`, self-loops included. A
+    node without a kept edge in one layer aggregates nothing in the later layers.
 
-    A mask is that of the ``B``; ``reached`` has the ``r``, which multiply whole rows of the masked
-    sum. The loss is thus a function of independent draws, and every estimator of their gradients
-    holds as it is. Relaxed masks, which are never 0, reach a node to the degree
+    ``mask`` describes the ``B``, and ``reached`` computes the ``r``, ``[num_dst, 1]``, which
+    multiply the rows of the masked sum. The loss is a function of independent draws, so that every
+    gradient estimator applies. For relaxed masks, which are never 0, ``r`` is
     :math:`r^{(l)}_v = r^{(l-1)}_v (1 - \prod_u (1 - \tilde B^{(l-1)}_{vu}))`, equal to the above
     where they are 0 or 1.
 
     Args:
-        rate: the keep probability, one per layer, fixed or learned; a plain number is a drop rate.
+        rate: a drop rate in [0, 1), or a ``Rate`` with one value; each layer has its own.
+
+    Example:
+        >>> from graphdrop import GCN
+        >>> model = GCN(16, 32, 2, 7, RandomWalk(0.25))
+        >>> model.drop_rates()
+        {'layers.0': 0.25, 'layers.1': 0.25}
     """
 
     needs_earlier_layers = True
@@ -45,22 +51,22 @@ class RandomWalk(Sampler):
         super().__init__(rate)
         if self.rate.entries:
             raise ValueError(
-                "rate has an entry for every edge; RandomWalk takes one rate per layer: make it "
-                "without entries, or use DropEdge or GraphDropConnect"
+                f"rate has {self.rate.entries.numel()} entries; RandomWalk takes a rate with one "
+                "value. Build it without entries, or use DropEdge or GraphDropConnect."
             )
         # in a tuple, or it would be a child of its successor
         self._previous: tuple[RandomWalk, ...] = ()
         self._latest: tuple[RandomWalk, ...] = ()
 
     def for_first_layer(self) -> Self:
-        """A copy with which a walk begins."""
+        """A copy for the first layer, where the walk begins."""
         self._latest = ()
         first = copy.deepcopy(self)
         self._latest = (first,)
         return first
 
     def for_later_layer(self) -> Self:
-        """A copy that goes on from the one made last."""
+        """A copy for the next layer, which continues from the copy made last."""
         previous, self._latest = self._latest, ()
         later = super().for_later_layer()
         later._previous = previous
@@ -74,14 +80,15 @@ class RandomWalk(Sampler):
         layer: int,
         mask: Mask,  # noqa: ARG002
     ) -> Tensor | None:
-        """How far the walk has reached each row: ``reached``."""
+        """``reached``: whether the walk has reached each row."""
         return self.reached(graph, draw, layer)
 
     def reached(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor | None:
-        """How far the walk has reached each row before this layer, ``[num_dst, 1]``.
+        """Whether the walk has reached each row before this layer, ``[num_dst, 1]``.
 
-        In a hard pass 0 or 1; without a draw the probability of it. ``None`` in the first layer,
-        where every node is. A row of a part has all its edges, so a part needs nothing else.
+        0 or 1 with hard masks; the probability without a draw; ``None`` in the first layer, where
+        every node is reached. It can be computed for a part of a graph, because a row of a part
+        has all its edges.
         """
         reached = None
         earlier, number = self._previous, layer - 1
@@ -93,7 +100,7 @@ class RandomWalk(Sampler):
         return reached
 
     def _some_edge(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor:
-        """Whether this layer's draws keep an edge of each row, ``[num_dst, 1]``."""
+        """Whether this layer keeps at least one edge of each row, ``[num_dst, 1]``."""
         if draw is None:
             return self._chance_of_some_edge(graph.degree).to(graph.value.dtype)[:, None]
         mask = self.mask(graph, draw, layer)
@@ -102,7 +109,7 @@ class RandomWalk(Sampler):
         return _relaxed_or(graph, mask)
 
     def _chance_of_some_edge(self, degree: Tensor) -> Tensor:
-        """``1 - E[(1 - pi)^degree]``, the edges of a row having one random ``pi`` in common."""
+        """``1 - E[(1 - pi)^degree]``, where the edges of a row share one random ``pi``."""
         u = (torch.arange(NODES, dtype=torch.float64, device=degree.device) + 0.5) / NODES
         keep = self.rate.sample(u).double().reshape(-1)
         # one power for each degree that occurs, not for each node

@@ -11,12 +11,23 @@ from graphdrop.samplers.base import Sampler, check_blocks
 
 
 class DropOut(Sampler):
-    r"""Drop features of nodes: ``z[v, u, i] = d[u, i]``, one draw per node and feature.
+    r"""DropOut: one draw per node and feature, ``z[v, u, i] = d[u, i]``; eq. (1) of the paper.
 
     .. math:: H' = \mathfrak N(A) \, (Z \odot H) \, W
 
-    As is usual for DropOut, what is kept is divided by the keep probability, and a prediction
-    without sampling uses all of it; ``rescale=False`` gives the paper's plain form.
+    As in torch, kept features are divided by the keep probability. ``rescale=False`` gives the
+    paper's form without that division.
+
+    Args:
+        rate: a drop rate in [0, 1), or a ``Rate`` with one value.
+        rescale: divide by the keep probability.
+
+    Example:
+        >>> DropOut(0.5)
+        DropOut(
+          blocks=per feature, rescale
+          (rate): FixedRate(keep=0.5)
+        )
     """
 
     sharing = Sharing.SOURCE
@@ -27,9 +38,17 @@ class DropOut(Sampler):
 
 
 class DropNode(Sampler):
-    r"""Drop whole nodes from what their neighbours read: ``z[v, u, :] = s[u]``.
+    r"""Node sampling: one draw per source node, ``z[v, u, :] = s[u]``; eq. (3) of the paper.
 
     .. math:: H' = \mathfrak N(A) \, \mathrm{diag}(z) \, H \, W
+
+    Args:
+        rate: a drop rate in [0, 1), or a ``Rate`` with one value.
+        rescale: divide by the keep probability.
+
+    Example:
+        >>> DropNode(0.1).rate
+        FixedRate(keep=0.9)
     """
 
     sharing = Sharing.SOURCE
@@ -39,9 +58,22 @@ class DropNode(Sampler):
 
 
 class DropEdge(Sampler):
-    r"""Drop edges: ``z[v, u, :] = e[v, u]``, shared by both directions unless told otherwise.
+    r"""DropEdge: one draw per edge, ``z[v, u, :] = e[v, u]``; eq. (2) of the paper.
 
     .. math:: H' = \mathfrak N(A \odot Z) \, H \, W
+
+    Args:
+        rate: a drop rate in [0, 1), or a ``Rate`` with one value or one per edge.
+        symmetric: (u, v) and (v, u) share one draw.
+        self_loops: mask self-loops like other edges; otherwise they are always kept.
+        before_normalization: normalize the masked adjacency matrix, as the equation does;
+            otherwise the normalized matrix is masked, as the authors' code does.
+
+    Example:
+        >>> from graphdrop import GCN
+        >>> model = GCN(16, 32, 2, 7, DropEdge(0.25))
+        >>> model.drop_rates()
+        {'layers.0': 0.25, 'layers.1': 0.25}
     """
 
     def __init__(
@@ -62,21 +94,28 @@ class DropEdge(Sampler):
 
 
 class GraphDropConnect(Sampler):
-    r"""Drop every connection on its own: a draw for each edge and each block of features.
+    r"""Graph DropConnect: one draw per edge and block of features; eq. (5) of the paper.
 
     .. math:: H' = \sum_i \mathfrak N(A \odot Z_i) \, H[:, i] \, W[i, :]
 
     Args:
-        rate: the keep probability, fixed or learned; a plain number is a fixed drop rate, and
-            without one the rate is learned (``BetaBernoulliRate()``).
-        blocks: number of contiguous blocks of features with a draw each; ``None`` for one per
-            feature. The first layer of a network uses ``first_blocks``.
-        first_blocks: blocks in a network's first layer, whose input is wide and sparse.
-        pairs: a draw for every (edge, input feature, output feature): the paper's general form,
-            for small layers.
+        rate: a drop rate in [0, 1), or a ``Rate`` with one value or one per edge; by default
+            ``BetaBernoulliRate()``, which is learned.
+        blocks: number of contiguous blocks of input features, each with its own draw; ``None`` for
+            one draw per feature. The first layer of a network uses ``first_blocks`` instead.
+        first_blocks: number of blocks in the first layer, whose input is wide and sparse.
+        pairs: one draw per (edge, input feature, output feature), the general form of eq. (4); for
+            small layers only.
         symmetric: (u, v) and (v, u) share their draws.
-        self_loops: mask self-loops like any edge.
-        before_normalization: mask the adjacency matrix and normalize what is left.
+        self_loops: mask self-loops like other edges; otherwise they are always kept.
+        before_normalization: normalize the masked adjacency matrix instead of masking the
+            normalized one.
+
+    Example:
+        >>> from graphdrop import GCN, BetaBernoulliRate
+        >>> model = GCN(16, 32, 2, 7, GraphDropConnect(BetaBernoulliRate(), blocks=4))
+        >>> [layer.sampler.blocks for layer in model.layers]
+        [1, 4]
     """
 
     def __init__(

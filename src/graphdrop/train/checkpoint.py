@@ -66,13 +66,19 @@ def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
 
 
 def save(model: nn.Module, path: str | Path, **header: Any) -> None:
-    """Write a model to one file that `load` brings back: its state, and what its answers need.
+    """Write a model to one file: its state, and the settings that `predict` reads.
 
     Args:
         model: a `GCN`, a model that `attach` was called on, or a module with layers such as
             `SampledGCNConv` in it.
-        path: the file, best ending in `.safetensors`; the folder must exist.
-        header: more to be known of it, as JSON values.
+        path: the file, with a name that ends in `.safetensors`; its folder must exist.
+        header: further JSON values to store.
+
+    Example:
+        >>> from graphdrop import GCN, DropEdge
+        >>> save(GCN(8, 16, 2, 3, DropEdge(0.25)), "model.safetensors")
+        >>> len(load("model.safetensors").layers)
+        2
     """
     write_model(Path(path), model, model.state_dict(), header)
 
@@ -86,12 +92,19 @@ def write_model(
 
 
 def load(path: str | Path, model: nn.Module | None = None) -> Any:
-    """The model in a file that `save` wrote, or the selected one in a run's folder.
+    """Read a model from a file that `save` wrote, or the selected model from a run's folder.
 
     Args:
         path: the file, or the folder of a run.
-        model: a freshly built model of the same architecture, where only you can build it: a
-            sampler is attached to it as the saved one had it, and it gets the saved state.
+        model: for a model of your own class, a newly built one of the same architecture. If a
+            sampler was attached to the saved model, it is attached to this one, too; then the
+            saved state is loaded into it.
+
+    Example:
+        >>> from graphdrop import GCN, DropEdge
+        >>> save(GCN(8, 16, 2, 3, DropEdge(0.25)), "model.safetensors")
+        >>> load("model.safetensors").drop_rates()
+        {'layers.0': 0.25, 'layers.1': 0.25}
     """
     return load_with_header(path, model)[0]
 

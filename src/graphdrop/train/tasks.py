@@ -147,8 +147,8 @@ class Links(Labels):
     def __init__(self, pairs: Tensor, exist: Tensor, split: Split) -> None:
         if pairs.dim() != 2 or pairs.shape[0] != 2 or exist.shape != pairs.shape[1:]:
             raise ValueError(
-                f"pairs must have shape [2, links] and exist [links]; got {tuple(pairs.shape)} and "
-                f"{tuple(exist.shape)}"
+                f"pairs has shape {tuple(pairs.shape)} and exist {tuple(exist.shape)}; they take "
+                "[2, links] and [links]."
             )
         self.pairs, self.exist, self.split = pairs, exist, split
 

@@ -50,26 +50,35 @@ SCORED = ("validation", "test")
 
 
 class Trainer:
-    """Trains a method as its settings say.
+    """Trains a model on a dataset: minimizes the variational loss, eq. (9) of the paper.
+
+    `fit()` returns a `Result`: the scores of the state that was best on the validation nodes.
 
     Args:
         config: all settings of the run.
-        data: a PyG `Data` as it is, or what `load_dataset` returned; by default the dataset that
-            `config.data` names is loaded.
+        data: a PyG `Data`, or a `Dataset` from `load_dataset`; by default the dataset that
+            `config.data` names.
         run_folder: where settings, metrics, checkpoints and the result go; `None` keeps all in
             memory.
-        resume: go on with the run in the folder, if there is one.
-        progress: how the run is shown; by default a bar on a terminal.
-        model: a model of your own, with a sampler attached or with sampled layers in it, to be
-            trained in place of the one that `config.model` describes, with its own estimator
-            unless `config.train.estimator` names one.
-        task: what is predicted, such as `tasks.Links(...)`; by default what the type and shape of
-            `data.y` say: classes, labels or numbers.
-        loss: a loss of your own of a pass's outputs and targets, in place of the task's.
-        optimizer: makes the optimizer from the parameters; by default Adam at
+        resume: continue the run in the folder, if there is one.
+        progress: displays the progress; by default a bar in a terminal.
+        model: a model of your own with sampled layers, or after `attach`, instead of the one that
+            `config.model` describes. Its own estimator is used, unless `config.train.estimator`
+            names one.
+        task: what is predicted, such as `tasks.Links(...)`; by default classes, labels or numbers,
+            by the type and shape of `data.y`.
+        loss: a function of outputs and targets that replaces the loss of the task.
+        optimizer: a function that builds the optimizer from the parameters; by default Adam with
             `config.train.learning_rate`.
-        device: where model and data go; by default where they are.
-        callbacks: hear of the run while it goes on.
+        device: the device of model and data; by default they stay where they are.
+        callbacks: objects whose methods are called during the run (`Callback`).
+
+    Example:
+        >>> from graphdrop.train.progress import Silent
+        >>> train = {"epochs": 2, "evaluate_every": 1}
+        >>> config = Config(data={"dataset": "synthetic"}, model={"hidden": 8}, train=train)
+        >>> Trainer(config, progress=Silent()).fit().epochs
+        2
     """
 
     def __init__(

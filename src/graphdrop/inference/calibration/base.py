@@ -1,4 +1,4 @@
-"""``Calibrator``: turns the outputs of a sample into calibrated ones."""
+"""``Calibrator``, the base class of calibrators."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from torch import Tensor
 Samples = Callable[[], Iterable[Tensor]]
 """Makes the outputs of every Monte Carlo sample on the calibration nodes, the same each time."""
 FEW = 50
-"""With fewer calibration nodes than this a calibrator is not to be trusted."""
+"""With fewer calibration nodes than this a calibrator is unreliable."""
 
 
 class Calibrator(ABC):
-    """Corrects the outputs of every Monte Carlo sample before they are averaged.
+    """Post-hoc calibration: changes the outputs of every Monte Carlo sample before averaging.
 
-    Entropy and its parts then belong to the calibrated distribution. It is fitted on nodes that the
-    weights were not fitted to.
+    Entropy and its parts are then those of the calibrated distribution. ``graphdrop.calibrate``
+    fits one on nodes that were not trained on, such as validation nodes.
+
+    Example:
+        >>> import torch
+        >>> from graphdrop import calibrate
+        >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
+        >>> isinstance(calibrate(logits, torch.tensor([0, 1, 0, 1])), Calibrator)
+        True
     """
 
     name: ClassVar[str]
-    """Under which a file and the settings have it."""
+    """The name in files and settings."""
     output: ClassVar[str] = "classes"
-    """What the outputs are, as ``predict`` has it."""
+    """The kind of outputs, as in ``predict(output=...)``."""
 
     @abstractmethod
     def correct(self, outputs: Tensor) -> Tensor:
-        """The outputs of one sample, in the shape that they came in."""
+        """The calibrated outputs of one sample, in the same shape."""
 
     @classmethod
     @abstractmethod
     def fit(cls, samples: Samples, targets: Tensor) -> Self:
-        """The calibrator that makes the targets of the calibration nodes the most likely."""
+        """Fit by maximum likelihood of the targets of the calibration nodes."""
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:
@@ -49,6 +56,6 @@ def check_targets(targets: Tensor) -> None:
     """Raise unless there is something to calibrate on."""
     if not len(targets):
         raise ValueError(
-            "a calibrator needs labelled nodes that were not trained on: give some, such as the "
-            "validation nodes"
+            "targets is empty; a calibrator takes labelled nodes that were not trained on. Pass "
+            "some, such as the validation nodes."
         )

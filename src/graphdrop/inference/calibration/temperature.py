@@ -34,7 +34,7 @@ class TemperatureScaling(Calibrator):
 
     def __init__(self, temperature: float) -> None:
         if not (temperature > 0.0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be finite and above 0; got {temperature}")
+            raise ValueError(f"temperature is {temperature}; it takes a finite number above 0.")
         self.temperature = float(temperature)
 
     def correct(self, outputs: Tensor) -> Tensor:

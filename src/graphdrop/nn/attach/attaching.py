@@ -31,21 +31,32 @@ def attach(
     batch_statistics: bool = False,
     seed: int | None = None,
 ) -> Handle:
-    """Sample the connections of every message passing layer of a model, in place.
+    """Add connection sampling to every message passing layer of a PyG model, in place.
 
-    Each layer gets a copy of the sampler with a rate of its own, as parameters of the model: build
-    the optimizer afterwards. In training every call of a layer draws fresh masks; after `eval()`
-    messages are multiplied by the expected keep probability.
+    Each layer gets its own copy of the sampler, whose rate becomes a parameter of the model: build
+    the optimizer afterwards. In training every call of a layer samples new masks; after `eval()`
+    messages are multiplied by the expected keep probability. For the layer `GCNConv` this is
+    eq. (5) of the paper.
 
     Args:
         model: any module with PyG's `MessagePassing` layers in it, or such a layer itself.
-        sampler: draws the connections.
-        estimator: how a gradient reaches a learned rate; by default `Concrete()`. With any other
+        sampler: samples the connections.
+        estimator: gradient estimator for learned rates; by default `Concrete()`. With any other,
             train through `Handle.backward`.
-        sample_dropout: a Monte Carlo sample also draws the model's own DropOut.
-        batch_statistics: a Monte Carlo sample normalizes by the statistics of its batch, as
-            BatchNorm does in training, instead of the running ones.
-        seed: of the masks; by default what `torch.manual_seed` was given.
+        sample_dropout: Monte Carlo samples also sample the model's own DropOut.
+        batch_statistics: in Monte Carlo samples BatchNorm uses the statistics of the batch, as in
+            training, instead of the running ones.
+        seed: seed of the masks; by default that of `torch.manual_seed`.
+
+    Returns:
+        A `Handle` to train with other estimators, to predict, and to `detach` the sampler again.
+
+    Example:
+        >>> from graphdrop import DropEdge
+        >>> from torch_geometric.nn import GAT
+        >>> handle = attach(GAT(8, 16, num_layers=2, out_channels=3), DropEdge(0.25))
+        >>> handle.drop_rates()
+        {'convs.0': 0.25, 'convs.1': 0.25}
     """
     _check_sampler(sampler)
     if any(isinstance(module, SampledLayer) for module in model.modules()):
@@ -53,12 +64,15 @@ def attach(
     layers = {n: m for n, m in model.named_modules() if isinstance(m, MessagePassing)}
     if not layers:
         raise ValueError(
-            f"model must have MessagePassing layers of PyG; {type(model).__name__} has none"
+            f"model is a {type(model).__name__} without a MessagePassing layer; attach takes a PyG "
+            "model or layer."
         )
     if estimator is None and any(True for _ in sampler.rate.parameters()):
         estimator = Concrete()
     if not isinstance(estimator, Estimator | None):
-        raise TypeError(f"estimator must be one such as ARM(); got {type(estimator).__name__}")
+        raise TypeError(
+            f"estimator is of type {type(estimator).__name__}; it takes an Estimator such as ARM()."
+        )
     temperature = None if estimator is None else estimator.temperature
     seed = torch.initial_seed() if seed is None else seed
     cache = EdgeCache()
@@ -101,8 +115,8 @@ def _check_sampler(sampler: Sampler) -> None:
     """Raise unless the sampler's masks multiply messages."""
     if not isinstance(sampler, Sampler):
         raise TypeError(
-            "sampler must be a Sampler such as GraphDropConnect(BetaBernoulliRate()); "
-            f"got {type(sampler).__name__}"
+            f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "
+            "GraphDropConnect(BetaBernoulliRate())."
         )
     if sampler.before_normalization:
         raise ValueError(

@@ -33,8 +33,9 @@ def ends(edge_index: Any, flow: str) -> Ends:
     """
     if not isinstance(edge_index, Tensor):
         raise TypeError(
-            "edge_index must be a tensor [2, E], an EdgeIndex or a torch.sparse matrix; got "
-            f"{type(edge_index).__name__}: use .to_torch_sparse_csr_tensor() on a SparseTensor"
+            f"edge_index is of type {type(edge_index).__name__}; it takes a tensor [2, E], an "
+            "EdgeIndex or a torch.sparse matrix. Of a SparseTensor use "
+            ".to_torch_sparse_csr_tensor()."
         )
     if edge_index.layout is torch.sparse_coo:
         edge_index = edge_index.coalesce()
@@ -78,7 +79,7 @@ class Edges:
         nodes = max(sizes)
         if nodes > APART:
             raise ValueError(
-                f"an attached layer takes graphs of at most {APART} nodes; got {nodes}"
+                f"the graph has {nodes} nodes; an attached layer takes at most {APART}."
             )
         graph = Graph.from_edge_index(
             torch.stack([source, destination]), nodes, normalization=Normalization.NONE

@@ -27,7 +27,7 @@ def an_answer() -> tuple[Predictive, Tensor]:
 @pytest.mark.parametrize("by", ["entropy", "aleatoric", "epistemic", "least_confidence"])
 def test_the_error_among_the_kept_is_the_selective_risk(by: str, coverage: float) -> None:
     answer, labels = an_answer()
-    kept, threshold = answer.reject(coverage, by)
+    kept, threshold, _ = answer.reject(coverage, by)
     uncertainty = getattr(answer, by)
     wrong = (answer.classes != labels)[kept].double().mean()
     risk = selective_risk(answer.probabilities, labels, coverage, uncertainty=uncertainty)

@@ -46,6 +46,8 @@ class Predictive(Uncertainty):
     """Whether ``predicted`` is the majority vote of the samples or the highest mean probability."""
     calibrated: Literal["samples", "mean"] | None = None
     """Whether the samples were calibrated, or only their mean; ``None`` if neither was."""
+    reject_by: str | None = None
+    """The uncertainty by which ``reject`` decides unless told otherwise."""
 
     @property
     def predicted(self) -> Tensor:

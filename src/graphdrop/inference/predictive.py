@@ -191,7 +191,8 @@ def _finished(
         made: Literal["samples"] | None = None if calibrator is None else "samples"
         # votes do not follow tempered probabilities: the class shown is the likeliest one
         decision = "mean" if calibrator is not None else settings.decision
-        return replace(answer, decision=decision, calibrated=made)
+        by = settings.reject_by
+        return replace(answer, decision=decision, calibrated=made, reject_by=by)
     if isinstance(answer, GaussianPredictive) and isinstance(calibrator, VarianceScaling):
         aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
         return replace(answer, aleatoric=aleatoric, epistemic=epistemic)

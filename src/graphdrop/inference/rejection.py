@@ -18,6 +18,8 @@ class Rejection(NamedTuple):
     """A bool for every row, `[n]`, `ceil(coverage * n)` of them true."""
     threshold: float
     """The largest uncertainty among the kept; chosen on some nodes, it may be used on others."""
+    by: str
+    """The uncertainty that decided."""
 
 
 def most_certain(uncertainties: Mapping[str, Tensor], by: str, coverage: float) -> Rejection:
@@ -37,4 +39,4 @@ def most_certain(uncertainties: Mapping[str, Tensor], by: str, coverage: float) 
     order = order[: count_at_least(check_fraction(coverage, "coverage"), len(order))]
     kept = torch.zeros_like(uncertainty, dtype=torch.bool)
     kept[order] = True
-    return Rejection(kept, float(uncertainty[order[-1]]))
+    return Rejection(kept, float(uncertainty[order[-1]]), by)

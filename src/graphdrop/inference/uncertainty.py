@@ -41,7 +41,10 @@ class Uncertainty(ABC):
         """Central interval of each probability over samples, to 1/1024: low and high."""
         return central_interval(self._histogram, self.samples, level)
 
-    def reject(self, coverage: float = 0.9, by: str = "entropy") -> Rejection:
+    reject_by: str | None = None
+    """The uncertainty that was best at finding errors on validation nodes, if that is known."""
+
+    def reject(self, coverage: float = 0.9, by: str | None = None) -> Rejection:
         """Keep the most certain share of the rows, and refuse to answer for the others.
 
         A row with several labels is as uncertain as its labels together: their sum.
@@ -49,9 +52,10 @@ class Uncertainty(ABC):
         Args:
             coverage: the share to keep, above 0 and at most 1; it is met to within one row.
             by: the uncertainty that decides: ``"entropy"``, ``"aleatoric"``, ``"epistemic"`` or
-                ``"least_confidence"``.
+                ``"least_confidence"``; by default ``reject_by``, or else the entropy. The result
+                says which one it was.
         """
         names = ("entropy", "aleatoric", "epistemic", "least_confidence")
         scores = {name: getattr(self, name) for name in names}
         rows = {name: score[:, None].flatten(1).sum(1) for name, score in scores.items()}
-        return most_certain(rows, by, coverage)
+        return most_certain(rows, by or self.reject_by or "entropy", coverage)

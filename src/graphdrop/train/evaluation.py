@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphdrop.config import Config
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.metrics import aurc, brier_score, calibration_error, nll, pavpu
+from graphdrop.metrics import aurc, brier_score, calibration_error, nll, ood_auroc, pavpu
 
 Output = Literal["classes", "labels", "gaussian"]
 """How ``predict`` reads the outputs of a network."""
@@ -28,7 +28,8 @@ class ScoreMetric:
     Args:
         name: the key in `result.json` and in records of runs.
         title: the heading of its column in tables.
-        compute: takes a prediction, the targets of its rows and the settings; returns a number.
+        compute: takes a prediction, the targets of its rows and the settings; returns a number, or
+            ``None`` where the metric is undefined, which leaves it out.
         higher_is_better: which of two runs is better; decides the mark in the report.
         percent: whether tables may show it in percent.
         digits: decimals in the tables of `graphdrop reproduce`.
@@ -43,7 +44,7 @@ class ScoreMetric:
 
     name: str
     title: str
-    compute: Callable[[Any, Tensor, Config], float]
+    compute: Callable[[Any, Tensor, Config], float | None]
     higher_is_better: bool = False
     percent: bool = False
     digits: int = 3
@@ -75,6 +76,41 @@ class Scores(dict[str, float]):
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
     """The fraction of nodes whose class is right; both arguments are `(n,)`."""
     return int((predicted == labels).sum()) / len(labels)
+
+
+def per_class_recall(predicted: Tensor, labels: Tensor) -> Tensor:
+    """The fraction of each class's nodes whose class is right, `(classes that occur,)`."""
+    present = labels.bincount().nonzero().flatten()
+    hits = [(predicted[labels == one] == one).double().mean() for one in present]
+    return torch.stack(hits)
+
+
+def macro_f1(predicted: Tensor, labels: Tensor) -> float:
+    """The mean of the classes' F1, over the classes that occur in `labels`; both are `(n,)`."""
+    scores = []
+    for one in labels.bincount().nonzero().flatten():
+        truth, said = labels == one, predicted == one
+        scores.append(2.0 * float((truth & said).sum()) / float(truth.sum() + said.sum()))
+    return sum(scores) / len(scores)
+
+
+def error_auroc(prediction: Predictive, labels: Tensor, by: str) -> float | None:
+    """How well an uncertainty finds the errors: its AUROC; `None` where all or none are right.
+
+    The chance that of a wrong and a right prediction the wrong one is the more uncertain.
+    """
+    wrong = prediction.predicted != labels
+    if bool(wrong.all()) or not bool(wrong.any()):
+        return None
+    return float(ood_auroc(getattr(prediction, by), wrong))
+
+
+def _binary_auroc(prediction: Predictive, labels: Tensor, _: Config) -> float | None:
+    """Area under the ROC curve of two classes, the second one as the positive."""
+    positive = labels == 1
+    if prediction.probabilities.shape[1] != 2 or bool(positive.all()) or not bool(positive.any()):
+        return None
+    return float(ood_auroc(prediction.probabilities[:, 1], positive))
 
 
 def label_accuracy(prediction: LabelPredictive, targets: Tensor) -> float:
@@ -186,6 +222,32 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             shown=False,
         ),
         ScoreMetric("aurc", "AURC", _aurc, digits=4),
+        ScoreMetric(
+            "balanced_accuracy",
+            "balanced accuracy",
+            lambda p, y, _: float(per_class_recall(p.predicted, y).mean()),
+            higher_is_better=True,
+            percent=True,
+            digits=2,
+        ),
+        ScoreMetric(
+            "macro_f1", "macro F1", lambda p, y, _: macro_f1(p.predicted, y), higher_is_better=True
+        ),
+        ScoreMetric("auroc", "AUROC", _binary_auroc, higher_is_better=True),
+        ScoreMetric(
+            "error_auroc_entropy",
+            "AUROC of entropy for errors",
+            lambda p, y, _: error_auroc(p, y, "entropy"),
+            higher_is_better=True,
+            shown=False,
+        ),
+        ScoreMetric(
+            "error_auroc_mutual_information",
+            "AUROC of mutual information for errors",
+            lambda p, y, _: error_auroc(p, y, "epistemic"),
+            higher_is_better=True,
+            shown=False,
+        ),
     ],
     "labels": [
         ScoreMetric(
@@ -220,6 +282,5 @@ def score(
     output: Output = "classes",
 ) -> Scores:
     """Compute every metric of a prediction; `targets` has one row per row of the prediction."""
-    return Scores(
-        {metric.name: metric.compute(prediction, targets, config) for metric in METRICS[output]}
-    )
+    found = {m.name: m.compute(prediction, targets, config) for m in METRICS[output]}
+    return Scores({name: value for name, value in found.items() if value is not None})

@@ -15,6 +15,7 @@ from graphdrop.inference.calibration import calibrator_for, to_json
 from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
+from graphdrop.train.evaluation import error_auroc
 from graphdrop.train.run_warnings import warnings_of
 
 if TYPE_CHECKING:
@@ -45,15 +46,19 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
     calibrator, halves = fit_calibrator(trainer, rows)
     found = dict(raw)
     if shared and halves is not None and trainer.task.output == "classes":
-        found["validation"] = trainer.figures("validation", out_of_fold(trainer, halves, rows))
+        answer = out_of_fold(trainer, halves, rows)
+        found["validation"] = trainer.figures("validation", answer)
+        found["reject_by"] = best_at_errors(answer, trainer.targets[rows])
     engine = trainer.engine
     engine.defaults = replace(
-        engine.defaults, calibration=to_json(calibrator), calibrated_on=described(trainer.data)
+        engine.defaults,
+        calibration=to_json(calibrator),
+        calibrated_on=described(trainer.data),
+        reject_by=found.pop("reject_by", None),
     )
     if not shared:
-        found["validation"] = trainer.figures(
-            "validation", trainer.predict(trainer.rows["validation"])
-        )
+        answer = trainer.predict(trainer.rows["validation"])
+        found["validation"] = trainer.figures("validation", answer)
     answer = trainer.predict(trainer.rows["test"])
     found["test"] = trainer.figures("test", answer)
     found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}
@@ -72,6 +77,17 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
         x=trainer.inputs.x,
     )
     return found
+
+
+SCORES = ("least_confidence", "entropy", "epistemic")
+"""Uncertainties of which the one that finds errors best decides what is rejected."""
+
+
+def best_at_errors(answer: Predictive, labels: Tensor) -> str | None:
+    """The uncertainty with the highest AUROC for errors; ``None`` where all or none are right."""
+    found = {name: error_auroc(answer, labels, name) for name in SCORES}
+    known = {name: value for name, value in found.items() if value is not None}
+    return max(known, key=lambda name: known[name]) if known else None
 
 
 def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves | None]:

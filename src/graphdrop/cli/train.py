@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +14,18 @@ from graphdrop import config as settings
 from graphdrop.cli.runs import show_calibration, show_scores
 from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config.names import ARCHITECTURES
+from graphdrop.config import Config
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
 from graphdrop.util.files import expanded
 
+if TYPE_CHECKING:
+    from graphdrop.train.result import Result
+
 _SETTINGS = "\n\n".join(
     [
-        "Settings, for --set and for files; what is not set comes from the method's recipe "
-        "(--show-config shows it). In brackets: the default of GCN-BBGDC with 2 layers on Cora.",
+        "Settings, for --set and for files; what is not set comes from the recipe "
+        "(--show-config shows it). In brackets: the paper's, of GCN-BBGDC with 2 layers on Cora.",
         *(
             f"{one.key} ({one.default}): {one.description} Takes {one.takes}."
             for one in settings.explained()
@@ -73,6 +78,22 @@ def train(
             "--set", metavar="KEY=VALUE", help="Any setting, over the file; may be repeated."
         ),
     ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="auto chooses for the graph what is not set, paper takes the paper's settings.",
+            show_default="auto",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Train with so many seeds; gives mean and deviation.")
+    ] = 1,
+    tune: Annotated[
+        int,
+        typer.Option(
+            min=0, help="First try so many settings around the recipe's, on validation nodes."
+        ),
+    ] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.")
     ] = False,
@@ -96,31 +117,23 @@ def train(
         for name, section in options.items()
     }
     asked = merged(asked, {name: section for name, section in given.items() if section})
-    if seed is not None:
-        asked["seed"] = seed
+    asked |= {name: v for name, v in {"seed": seed, "recipe": recipe}.items() if v is not None}
     asked = _with_whole_paths(asked)
     if resume and out is not None and (out / "config.toml").is_file():
-        asked = merged(settings.read(out / "config.toml"), asked)
+        asked = merged(settings.read_run(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
-        print(settings.to_toml(chosen), end="")
+        print(settings.to_toml(_completed(chosen)), end="")
         return
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
 
-    from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
-
-    trainer = Trainer(chosen, run_folder=out, resume=resume)
-    try:
-        with stopping_at_signals(trainer.stop) as received:
-            result = trainer.fit()
-    except (StoppedError, KeyboardInterrupt):
-        print(
-            f"Stopped after epoch {trainer.epoch}. To go on: graphdrop train --out {out} --resume",
-            file=sys.stderr,
-        )
-        number = received[0] if received else signal.SIGINT
-        raise typer.Exit(128 + number) from None
+    if tune:
+        chosen = _tuned(chosen, tune, out)
+    if seeds > 1:
+        _train_seeds(chosen, seeds, out, resume=resume)
+        return
+    chosen, result = _train_one(chosen, out, resume=resume)
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
     scores = {"validation": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates)
@@ -129,6 +142,62 @@ def train(
         f"Selected on the validation nodes: the state after epoch {result.selected_epoch} of "
         f"{result.epochs}. {result.seconds:.0f} seconds. Everything is in {out}."
     )
+
+
+def _train_one(chosen: Config, out: Path, *, resume: bool) -> tuple[Config, Result]:
+    """Train in a folder; a signal stops the run after its epoch, with its state kept."""
+    from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
+
+    trainer = Trainer(chosen, run_folder=out, resume=resume)
+    try:
+        with stopping_at_signals(trainer.stop) as received:
+            return trainer.config, trainer.fit()
+    except (StoppedError, KeyboardInterrupt):
+        print(
+            f"Stopped after epoch {trainer.epoch}. To go on: graphdrop train --out {out} --resume",
+            file=sys.stderr,
+        )
+        number = received[0] if received else signal.SIGINT
+        raise typer.Exit(128 + number) from None
+
+
+def _train_seeds(chosen: Config, seeds: int, out: Path, *, resume: bool) -> None:
+    """One run per seed, each in a folder of its own, and their mean and standard deviation."""
+    from graphdrop.train.evaluation import Scores  # noqa: PLC0415
+
+    results = []
+    for seed in range(chosen.seed, chosen.seed + seeds):
+        one = chosen.model_copy(update={"seed": seed})
+        folder = out / f"seed-{seed}"
+        results.append(_train_one(one, folder, resume=resume or folder.exists())[1])
+    print(f"{seeds} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
+    parts = {"validation": [r.validation for r in results], "test": [r.test for r in results]}
+    for part, scores in parts.items():
+        shown = [one.shown() if isinstance(one, Scores) else dict(one) for one in scores]
+        for name in shown[0]:
+            values = [one[name] for one in shown if name in one]
+            print(f"{part} {name}: {mean(values):.4f} ± {stdev(values):.4f}")
+
+
+def _tuned(chosen: Config, trials: int, out: Path) -> Config:
+    """The best settings of a search; its trials are kept beside the run's folder."""
+    from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
+    from graphdrop.train.tuning import tune  # noqa: PLC0415
+
+    chosen, dataset = dataset_for(chosen, None)
+    log = out.with_name(f"{out.name}-trials.jsonl")
+    return tune(chosen, dataset, trials, log=log, say=lambda text: print(text, file=sys.stderr))
+
+
+def _completed(chosen: Config) -> Config:
+    """All settings, those that the recipe auto chooses for the graph among them."""
+    if chosen.recipe != "auto":
+        return chosen
+    from graphdrop.train import auto  # noqa: PLC0415
+    from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
+
+    chosen, dataset = dataset_for(chosen, None)
+    return auto.chosen(chosen, dataset, None, lambda text: print(text, file=sys.stderr))
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:

@@ -92,8 +92,9 @@ def load_dataset(
       needs no file; the path of an `.npz` file; or a PyG `Data`
     - `root`: the folder in which a named dataset's files are looked for first and downloaded to
     - `split`: `"public"`, the split that comes with the data, or where none does the usual draw of
-      20 nodes per class, 500 and 1000; `"random-per-class"`, always that draw;
-      `"random-fractions"`, 60, 20 and 20 % of each class; or a `Split`
+      20 nodes per class, 500 and 1000, or where the graph is too small for that 60, 20 and 20 % of
+      each class; `"random-per-class"`, always that draw; `"random-fractions"`, always those
+      fractions; or a `Split`
     - `seed`: of the draw, or which of several stored splits; the graph does not depend on it
     - `max_bytes`: the memory that loading may take; a file that declares more is refused before it
       is unpacked. By default what the environment variable `GRAPHDROP_MAX_BYTES` says, or else
@@ -174,9 +175,12 @@ def _choose_split(data: Data, split: str | Split, seed: int) -> Split:
     try:
         return random_per_class(data.y, seed=seed)
     except ValueError as error:
-        raise ValueError(
-            f"{error}; for a graph of this size give split='random-fractions' or a Split"
-        ) from error
+        if split == "random-per-class":
+            raise ValueError(
+                f"{error}; for a graph of this size give split='random-fractions' or a Split"
+            ) from error
+        # nobody asked for that draw: a graph this small is divided by fractions instead
+        return random_fractions(data.y, seed=seed)
 
 
 def _stored_split(data: Data, seed: int) -> Split:

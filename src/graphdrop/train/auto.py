@@ -21,6 +21,11 @@ OTHER_TARGETS: Settings = {
 }
 """Where targets are not classes."""
 
+SMALL = (
+    "No split is stored, and the graph is too small for 20 nodes per class, 500 and 1000: each "
+    "class is divided at random, {} train, {} validation and {} test nodes in all."
+)
+
 
 def chosen(
     config: Config,
@@ -46,6 +51,8 @@ def chosen(
         return Config(**merged(stored.model_dump(mode="json"), asked))
     if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
         return complete(Config(**merged(OTHER_TARGETS, asked)))
+    if dataset.split.name == "random-fractions" != config.data.split:
+        say(SMALL.format(*dataset.split.sizes))
     traits = traits_of(dataset)
     settings = {
         way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in ways(traits)

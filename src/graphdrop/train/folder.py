@@ -19,8 +19,7 @@ def stored_config(folder: str | Path) -> Config:
     path = Path(folder) / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} has no {CONFIG}: give the folder of a run (--out of train)")
-    # Before 0.3 there was one recipe, the paper's, and no setting that names it.
-    return settings.settle({"recipe": "paper"} | settings.read(path))
+    return settings.settle(settings.read_run(path))
 
 
 def run_to_resume(folder: str | Path | None) -> Config | None:

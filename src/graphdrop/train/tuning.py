@@ -1,0 +1,125 @@
+"""``tune``: a random search around the recipe's settings, scored on the validation nodes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphdrop.config import Config
+from graphdrop.config.recipes import merged
+from graphdrop.data import Dataset
+from graphdrop.train import auto
+from graphdrop.train.progress import Silent
+from graphdrop.train.result import DivergedError
+from graphdrop.train.trainer import Trainer
+from graphdrop.util.files import replace_file
+
+FACTORS: Mapping[str, tuple[float, ...]] = {
+    "train.learning_rate": (0.3, 1.0, 3.0),
+    "objective.l2": (0.1, 0.3, 1.0, 3.0, 10.0),
+}
+"""Settings that are multiplied by one of these."""
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "model.hidden": (32, 64, 128),
+    "model.dropout": (0.2, 0.5, 0.65, 0.8),
+    "model.prior_alpha": (2.0, 8.0, 32.0),
+    "model.drop": (0.1, 0.2, 0.5),
+    "model.norm_layer": ("none", "layer"),
+    "model.residual": (False, "linear"),
+    "objective.agree": (0.0, 1.0),
+}
+"""Settings that take one of these."""
+
+
+def tune(
+    config: Config,
+    dataset: Dataset,
+    trials: int,
+    *,
+    log: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Config:
+    """The best of some settings near those of the recipe, by validation NLL at its temperature.
+
+    The first trial is the recipe itself, so that the search never ends below it on validation
+    nodes. What the user gave stays as it is. No test node is looked at.
+
+    Args:
+        config: what was asked for; with ``recipe = "auto"`` the rest is chosen for the graph first.
+        dataset: the graph and its split.
+        trials: how many settings are trained.
+        log: a file of JSON lines that keeps finished trials; they are not trained again.
+        say: takes a line after every trial.
+    """
+    if trials < 1:
+        raise ValueError(f"trials is {trials}: give 1 or more")
+    asked = config.asked()
+    base = auto.chosen(config, dataset, None, say)
+    generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
+    known = _read(log)
+    best: tuple[float, Config] | None = None
+    for number in range(trials):
+        trial = base if number == 0 else _near(base, asked, generator)
+        name = json.dumps(trial.model_dump(mode="json"), sort_keys=True)
+        if name not in known:
+            known[name] = _score(trial, dataset)
+            _write(log, known)
+        score = known[name]
+        if best is None or score < best[0]:
+            best = (score, trial)
+        say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {best[0]:.4f}.")
+    assert best is not None
+    return best[1]
+
+
+def _near(base: Config, asked: Mapping[str, Any], generator: random.Random) -> Config:
+    """The recipe's settings with some of them drawn anew; given ones never are."""
+    over: dict[str, dict[str, Any]] = {}
+    values = base.model_dump(mode="json")
+    for key, options in (*FACTORS.items(), *CHOICES.items()):
+        section, name = key.split(".")
+        drawn = generator.choice(options)
+        if name in asked.get(section, {}) or not _applies(base, key):
+            continue
+        value = values[section][name] * drawn if key in FACTORS else drawn
+        over.setdefault(section, {})[name] = value
+    return Config(**merged(values, over))
+
+
+def _applies(base: Config, key: str) -> bool:
+    """Whether a setting changes anything for this method; DropOut stays where it is none."""
+    return key != "model.dropout" or base.model.dropout > 0.0
+
+
+def _score(config: Config, dataset: Dataset) -> float:
+    train = config.train.model_copy(update={"select": "calibrated-nll"})
+    trial = config.model_copy(update={"train": train})
+    try:
+        return Trainer(trial, dataset, progress=Silent()).select().nll
+    except DivergedError:
+        return float("inf")
+
+
+def _read(log: Path | None) -> dict[str, float]:
+    if log is None or not log.is_file():
+        return {}
+    found = {}
+    for text in log.read_text("utf-8").splitlines():
+        line = json.loads(text)
+        score = line["nll"]
+        found[json.dumps(line["config"], sort_keys=True)] = float("inf") if score is None else score
+    return found
+
+
+def _write(log: Path | None, known: Mapping[str, float]) -> None:
+    if log is None:
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"nll": None if score == float("inf") else score, "config": json.loads(name)})
+        for name, score in known.items()
+    ]
+    replace_file(log, ("\n".join(lines) + "\n").encode())

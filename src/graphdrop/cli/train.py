@@ -13,8 +13,8 @@ import typer
 from graphdrop import config as settings
 from graphdrop.cli.runs import show_calibration, show_scores
 from graphdrop.cli.signals import stopping_at_signals
-from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config import Config
+from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
 from graphdrop.util.files import expanded

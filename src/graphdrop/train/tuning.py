@@ -60,7 +60,7 @@ def tune(
     base = auto.chosen(config, dataset, None, say)
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
-    best: tuple[float, Config] | None = None
+    best, least = base, float("inf")
     for number in range(trials):
         trial = base if number == 0 else _near(base, asked, generator)
         name = json.dumps(trial.model_dump(mode="json"), sort_keys=True)
@@ -68,11 +68,10 @@ def tune(
             known[name] = _score(trial, dataset)
             _write(log, known)
         score = known[name]
-        if best is None or score < best[0]:
-            best = (score, trial)
-        say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {best[0]:.4f}.")
-    assert best is not None
-    return best[1]
+        if score < least:
+            best, least = trial, score
+        say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {least:.4f}.")
+    return best
 
 
 def _near(base: Config, asked: Mapping[str, Any], generator: random.Random) -> Config:

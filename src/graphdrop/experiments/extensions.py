@@ -1,4 +1,4 @@
-"""Tables and figures of what the paper leaves for later."""
+"""Tables and figures of extensions of the paper: general form, amortized rates, OOD."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCORES = {
 
 
 def general(found: TargetRuns) -> Rendering:
-    """Accuracy, NLL, calibration and time by how much shares a draw."""
+    """Accuracy, NLL, calibration error and time by the number of shared draws."""
     return figures_by_row(
         found,
         {
@@ -96,7 +96,7 @@ def _last_layer(runs: CellRuns) -> Panel:
 
 
 def out_of_distribution(found: TargetRuns) -> Rendering:
-    """How well each method's uncertainty tells the class apart that it never saw."""
+    """Out-of-distribution detection: AUROC and AUPR for a class left out of training."""
     name, title = found.target, found.title
     note = found.note()
     if any(runs.records for runs in found.cells):

@@ -12,7 +12,7 @@ from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source
 
 ALGORITHM = 1
-"""Raised when the same settings come to give other numbers: older runs then no longer count."""
+"""The version of the algorithms; it changes when equal settings give other results."""
 
 _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
 # Settings that came later: with these values a run is what it was without them, key and all.

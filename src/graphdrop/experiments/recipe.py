@@ -1,4 +1,4 @@
-"""A target's recipe: a TOML file that says which runs it takes and every setting of them."""
+"""Recipes: TOML files with the runs of a target and all their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the runs of a target to its tables and figures."""
+"""Tables and figures of a target from its runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BASELINE = "GCN-DO"
 Measured = Mapping[str, tuple[Callable[[Record], float], int]]
-"""Figures of a run by the name of their column, each with how many digits it is shown."""
+"""Columns of a table: the heading, a function of a record, and the number of digits."""
 LAST_KL: Measured = {
     "KL of a rate at the end, sum over layers (nats)": (
         lambda r: r["kl"]["values"][-1] if r["kl"] else 0.0,
@@ -82,7 +82,7 @@ def metric_columns(*names: str) -> Measured:
 
 
 def accuracies(found: TargetRuns) -> Rendering:
-    """Accuracy of every row on every dataset at every depth; and how much of it is over-fitting."""
+    """Accuracy of every row on every dataset at every depth; and the generalization gap."""
     columns = found.columns()
     names = [in_words(column) for column in columns]
 
@@ -167,7 +167,7 @@ def _mean_drop(record: Record) -> float:
 
 
 def figures_by_row(found: TargetRuns, others: Measured) -> Rendering:
-    """A table with a line per cell: its accuracy, and other figures with so many digits."""
+    """A table with a line per cell: its accuracy and other scores."""
     rows = []
     for runs in found.cells:
         name = runs.cell.row if len(found.columns()) == 1 else runs.cell.name
@@ -276,7 +276,7 @@ def smoothing(found: TargetRuns) -> Rendering:
 
 
 def _course(name: str, runs: Sequence[tuple[Sequence[int], Sequence[float | None]]]) -> Curve:
-    """The course of a figure over epochs, of runs that may know it at other epochs.
+    """A value over epochs, interpolated for runs that were measured at other epochs.
 
     Between two epochs that a run knows it is drawn on the line through both; after its end it has
     no value.

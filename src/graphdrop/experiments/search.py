@@ -1,4 +1,4 @@
-"""A search: a TOML file that says which configurations compete in every cell of a table."""
+"""Hyperparameter searches: TOML files with the configurations of every cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search found: a table to look at, and rules that a recipe can take."""
+"""The results of a search: a table, and the best settings as rules for a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search may draw: settings with their values, for all cells or for some of them."""
+"""Search spaces: settings with their values, for all cells or some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a recipe that are there, cell by cell, and a note that says where they come from."""
+"""The finished runs of a target by cell, and a note on their origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
 
 Figure = Callable[[Record], float]
-"""Takes a number from a record."""
+"""A function that takes a number from a record."""
 
 
 @cache
@@ -28,7 +28,7 @@ def paper() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CellRuns:
-    """A cell and its finished runs; those that diverged apart."""
+    """A cell with its finished runs, and the number of diverged ones."""
 
     cell: Cell
     records: list[Record]
@@ -71,7 +71,7 @@ class TargetRuns:
         return values
 
     def note(self) -> str:
-        """Where the figures come from: runs, seeds, data, versions and time."""
+        """The origin of the results: runs, seeds, data, versions and time."""
         records = [record for cell in self.cells for record in cell.records]
         if not records:
             return "No run yet."

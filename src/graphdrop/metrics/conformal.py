@@ -1,4 +1,4 @@
-"""Split conformal prediction: sets of classes that hold the true one at a chosen rate."""
+"""Split conformal prediction: sets of classes with a guaranteed coverage."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from graphdrop.metrics.inputs import check_labels, check_probabilities, choose, 
 
 
 class ConformalScore(StrEnum):
-    """How strange a class is for an example."""
+    """The nonconformity score of a class."""
 
     LAC = "lac"
     """`1 - p_c`: the smallest sets on average, at times empty."""

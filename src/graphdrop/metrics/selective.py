@@ -1,4 +1,4 @@
-"""Selective prediction: the error that is left when the most uncertain examples are put aside."""
+"""Selective prediction: risk-coverage curves and AURC."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Temperature scaling: one number, fitted after training, that corrects over-confidence."""
+"""Temperature scaling of mean probabilities."""
 
 import math
 

@@ -12,12 +12,12 @@ from graphdrop.inference.calibration.base import Calibrator, Samples, check_targ
 
 
 class VarianceScaling(Calibrator):
-    r"""Multiply the whole predictive variance by the mean squared error in its units.
+    r"""Variance scaling: multiply the predictive variance by the mean squared standardized error.
 
     .. math:: c = \frac1n \sum_i \frac{(y_i - \mu_i)^2}{\sigma_i^2}
 
-    which maximizes the likelihood of a Gaussian with the corrected moments. Noise and doubt, the
-    two parts of the variance, are multiplied alike and keep their share.
+    which maximizes the likelihood of a Gaussian with the corrected moments. Aleatoric and
+    epistemic variance are multiplied by the same factor.
 
     Args:
         factor: ``[targets]``.

@@ -70,8 +70,8 @@ class Line:
     @property
     def accuracy(self) -> float | None:
         """Mean test accuracy of what is done."""
-        figures = [r["test"]["accuracy"] for r in self.done.values() if "test" in r]
-        return sum(figures) / len(figures) if figures else None
+        scores = [r["test"]["accuracy"] for r in self.done.values() if "test" in r]
+        return sum(scores) / len(scores) if scores else None
 
 
 class LiveTable(Display):

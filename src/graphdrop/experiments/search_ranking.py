@@ -28,19 +28,19 @@ class Standing:
     @property
     def accuracy(self) -> float:
         """Mean over its runs on the validation nodes; a run that diverged counts as 0."""
-        return statistics.fmean(_figure(record, "accuracy", 0.0) for record in self.records)
+        return statistics.fmean(_score(record, "accuracy", 0.0) for record in self.records)
 
     @property
     def halves(self) -> float | None:
         """The same, on half of the nodes where the other half is best; None where not known."""
         if any(BY_HALVES not in record.get("validation", {BY_HALVES}) for record in self.records):
             return None
-        return statistics.fmean(_figure(record, BY_HALVES, 0.0) for record in self.records)
+        return statistics.fmean(_score(record, BY_HALVES, 0.0) for record in self.records)
 
     @property
     def nll(self) -> float:
         """Mean over its runs on the validation nodes; infinite if one diverged."""
-        return statistics.fmean(_figure(record, "nll", math.inf) for record in self.records)
+        return statistics.fmean(_score(record, "nll", math.inf) for record in self.records)
 
     @property
     def diverged(self) -> bool:
@@ -48,7 +48,7 @@ class Standing:
         return any("error" in record for record in self.records)
 
 
-def _figure(record: Record, name: str, otherwise: float) -> float:
+def _score(record: Record, name: str, otherwise: float) -> float:
     value = record.get("validation", {}).get(name)
     return otherwise if value is None else float(value)
 
@@ -150,5 +150,5 @@ class _Line(Line):
     @property
     def accuracy(self) -> float | None:
         """The best one on the validation nodes, over single runs."""
-        figures = [_figure(record, "accuracy", 0.0) for record in self.done.values()]
-        return max(figures, default=None)
+        scores = [_score(record, "accuracy", 0.0) for record in self.done.values()]
+        return max(scores, default=None)

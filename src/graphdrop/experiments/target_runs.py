@@ -15,7 +15,7 @@ from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
 
-Figure = Callable[[Record], float]
+RecordValue = Callable[[Record], float]
 """A function that takes a number from a record."""
 
 
@@ -34,7 +34,7 @@ class CellRuns:
     records: list[Record]
     diverged: int
 
-    def figures(self, of: Figure) -> list[float]:
+    def values(self, of: RecordValue) -> list[float]:
         """One number of each run."""
         return [of(record) for record in self.records]
 

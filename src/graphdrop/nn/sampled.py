@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from graphdrop.estimators import Estimator
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Draw, Drawn
+from graphdrop.samplers import Draw, UsedMask
 from graphdrop.util.ordered import ordered_sum
 
 
@@ -26,7 +26,7 @@ class Estimate(NamedTuple):
     """A differentiable loss, and the masks of its first pass."""
 
     loss: Tensor
-    tape: list[Drawn]
+    tape: list[UsedMask]
     """The masks of the first pass, with the numbers of their layers."""
 
 
@@ -104,10 +104,10 @@ class SampledModel(ABC):
                 and must not use other random numbers.
             passes: the number of draws, independent samples of one step.
         """
-        draw, tapes = self.next_draw(), list[list[list[Drawn]]]()
+        draw, tapes = self.next_draw(), list[list[list[UsedMask]]]()
 
-        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            own: list[list[Drawn]] = [[] for _ in range(passes)]
+        def run(antithetic: bool) -> tuple[Tensor, list[UsedMask]]:
+            own: list[list[UsedMask]] = [[] for _ in range(passes)]
             tapes.append(own)
             draws = [
                 replace(draw, sample=sample, antithetic=antithetic, tape=tape)

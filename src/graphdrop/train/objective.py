@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.samplers import Drawn
+from graphdrop.samplers import UsedMask
 from graphdrop.util.ordered import ordered_sum
 
 TERMS = ("nll", "kl", "l2", "agree")
@@ -49,7 +49,7 @@ class Objective:
                 'be 0: set it to "one", or objective.l2 = 0'
             )
 
-    def __call__(self, nll: Tensor, tape: Sequence[Drawn], epoch: int) -> dict[str, Tensor]:
+    def __call__(self, nll: Tensor, tape: Sequence[UsedMask], epoch: int) -> dict[str, Tensor]:
         """The weighted terms by name; their sum is the loss. Epochs count from 0."""
         weight = self.warmup(epoch) * self.kl_weight
         return {"nll": nll, "kl": weight * self.kl(), "l2": self.settings.l2 * self.l2(tape)}
@@ -68,7 +68,7 @@ class Objective:
                 total = total + rate.kl() / entries
         return total
 
-    def l2(self, tape: Sequence[Drawn]) -> Tensor:
+    def l2(self, tape: Sequence[UsedMask]) -> Tensor:
         """`sum_l c_l ||M_l||^2` for the keep probabilities on the tape of a pass."""
         total = torch.zeros((), device=self._device)
         count = 1 if self.settings.l2_layers == "first" else len(self.layers)
@@ -96,7 +96,7 @@ class Objective:
         return ordered_sum(factor) / len(factor)  # a rate per edge: the mean over edges
 
 
-def sampled_logits(tape: Sequence[Drawn], layer: int) -> Tensor | None:
+def sampled_logits(tape: Sequence[UsedMask], layer: int) -> Tensor | None:
     """The keep logits that a layer drew, `[draws]`: its sampler's, or where it has none its
     DropOut's; None where it drew nothing.
     """

@@ -45,17 +45,17 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
     calibrator, halves = fit_calibrator(trainer, rows)
     found = dict(raw)
     if shared and halves is not None and trainer.task.output == "classes":
-        found["validation"] = trainer.figures("validation", out_of_fold(trainer, halves, rows))
+        found["validation"] = trainer.scores("validation", out_of_fold(trainer, halves, rows))
     engine = trainer.engine
     engine.defaults = replace(
         engine.defaults, calibration=to_json(calibrator), calibrated_on=described(trainer.data)
     )
     if not shared:
-        found["validation"] = trainer.figures(
+        found["validation"] = trainer.scores(
             "validation", trainer.predict(trainer.rows["validation"])
         )
     answer = trainer.predict(trainer.rows["test"])
-    found["test"] = trainer.figures("test", answer)
+    found["test"] = trainer.scores("test", answer)
     found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}
     floor = None
     if isinstance(answer, Predictive):

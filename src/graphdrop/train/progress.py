@@ -33,7 +33,7 @@ class Progress:
         if self._console.is_terminal:
             # In a narrow terminal the bar gives way first, then the end of the note.
             bar = BarColumn(None, table_column=Column(ratio=1))
-            figures = [
+            columns = [
                 MofNCompleteColumn(table_column=Column(min_width=2 * len(str(epochs)) + 1)),
                 TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
             ]
@@ -42,7 +42,7 @@ class Progress:
                 markup=False,
                 table_column=Column(no_wrap=True, overflow="ellipsis"),
             )
-            self._bar = Bar(bar, *figures, note, console=self._console, transient=True, expand=True)
+            self._bar = Bar(bar, *columns, note, console=self._console, transient=True, expand=True)
             self._bar.start()
             self._bar.add_task("", total=epochs, completed=done)
 

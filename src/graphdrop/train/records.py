@@ -21,7 +21,7 @@ class _Typed(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class Figures(_Typed):
+class EvaluationLine(_Typed):
     """An evaluation on the validation nodes."""
 
     accuracy: float
@@ -38,7 +38,7 @@ class MetricsLine(_Typed):
     l2: float = 0.0
     agree: float = 0.0
     seconds: float = 0.0
-    validation: Figures | None = None
+    validation: EvaluationLine | None = None
     drop_rates: list[float | None] = []
 
 

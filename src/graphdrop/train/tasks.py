@@ -44,7 +44,7 @@ class Task(ABC):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean negative log-likelihood of one pass."""
 
-    def figures(self, answer: Any, targets: Tensor, config: Config) -> Scores:
+    def scores(self, answer: Any, targets: Tensor, config: Config) -> Scores:
         """Every metric of a prediction that `METRICS` lists for this kind of output."""
         return evaluation.score(answer, targets, config, self.output)
 

@@ -315,7 +315,7 @@ class Trainer:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
         with watched(self):
-            raw = {name: self.figures(name, self.predict(self.rows[name])) for name in SCORED}
+            raw = {name: self.scores(name, self.predict(self.rows[name])) for name in SCORED}
         calibrates = self.config.predict.calibration != "none"
         found = score_calibrated(self, raw) if calibrates else {}
         self.seconds = round(time.monotonic() - self._started, 3)
@@ -335,6 +335,6 @@ class Trainer:
             keeping.conclude(self, self.folder, result)
         return result
 
-    def figures(self, name: str, answer: Any) -> Any:
+    def scores(self, name: str, answer: Any) -> Any:
         """The scores of a prediction of one part of the split."""
-        return self.task.figures(answer, self.targets[self.rows[name]], self.config)
+        return self.task.scores(answer, self.targets[self.rows[name]], self.config)

@@ -70,7 +70,7 @@ def in_words(size: int) -> str:
 
 def _free_in_system() -> int:
     try:
-        return _figures(_MEMINFO)["MemAvailable:"] * 1024
+        return _numbers(_MEMINFO)["MemAvailable:"] * 1024
     except (OSError, ValueError, KeyError):
         pass
     try:
@@ -83,7 +83,7 @@ def _free_in_container() -> int:
     for limit, used in _CGROUPS:
         try:
             # Copies of files count as used, but the system gives them up when asked.
-            cached = _figures(Path(used).with_name("memory.stat")).get("inactive_file", 0)
+            cached = _numbers(Path(used).with_name("memory.stat")).get("inactive_file", 0)
             taken = int(Path(used).read_text()) - cached
             return max(0, int(Path(limit).read_text()) - taken)  # "max" where there is no limit
         except (OSError, ValueError):
@@ -91,7 +91,7 @@ def _free_in_container() -> int:
     return 2**63
 
 
-def _figures(path: Path) -> dict[str, int]:
+def _numbers(path: Path) -> dict[str, int]:
     """The first number of every line, by the word before it."""
     words = (line.split() for line in path.read_text().splitlines())
     return {name: int(number) for name, number, *_ in words}

@@ -18,6 +18,11 @@ class GaussianPredictive:
 
     All shapes are ``[nodes, targets]``. The variances add up to that of the mixture:
     ``Var[y] = E[sigma^2] + Var[mu]``.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> GaussianPredictive(mean=one, aleatoric=one, epistemic=one, samples=4).variance.tolist()
+        [[2.0]]
     """
 
     mean: Tensor

@@ -18,6 +18,11 @@ class LabelPredictive(Uncertainty):
     """Predictive probability of every label or link, estimated by Monte Carlo samples.
 
     All shapes are that of the output: ``[nodes, labels]``, ``[links]``.
+
+    Example:
+        >>> zeros = torch.zeros(1, 2)
+        >>> LabelPredictive(torch.tensor([[0.9, 0.2]]), zeros, zeros, samples=4).labels.tolist()
+        [[True, False]]
     """
 
     probabilities: Tensor

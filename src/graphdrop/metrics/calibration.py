@@ -55,6 +55,11 @@ def reliability(
         labels: true class ids `(n,)`.
         bins: how many bins.
         binning: equal width or equal mass.
+
+    Example:
+        >>> bins = reliability(torch.tensor([[0.75, 0.25]]), torch.tensor([0]), bins=2)
+        >>> bins.accuracy[1].item(), bins.confidence[1].item()
+        (1.0, 0.75)
     """
     binning = choose(Binning, binning, "binning")
     return fill(*_top_class(probabilities, labels), check_bins(bins), binning)

@@ -18,6 +18,10 @@ def ood_auroc(uncertainty: Tensor, out_of_distribution: Tensor) -> Tensor:
     Args:
         uncertainty: one score per example `(n,)`, higher for more uncertain.
         out_of_distribution: boolean `(n,)`, with at least one of each.
+
+    Example:
+        >>> ood_auroc(torch.tensor([0.1, 0.9]), torch.tensor([False, True])).item()
+        1.0
     """
     return _auroc(*_checked(uncertainty, out_of_distribution))
 

@@ -21,6 +21,10 @@ class VarianceScaling(Calibrator):
 
     Args:
         factor: ``[targets]``.
+
+    Example:
+        >>> VarianceScaling(torch.tensor([2.0])).scaled(torch.tensor([[0.5]])).tolist()
+        [[1.0]]
     """
 
     name: ClassVar[str] = "variance"

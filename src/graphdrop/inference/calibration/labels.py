@@ -24,6 +24,11 @@ class LabelScaling(Calibrator):
     Args:
         factor: ``[labels]``, or one number for all entries.
         shift: as many.
+
+    Example:
+        >>> calibrator = LabelScaling(torch.tensor([0.5]), torch.tensor([1.0]))
+        >>> calibrator.correct(torch.tensor([[4.0]])).tolist()
+        [[3.0]]
     """
 
     name: ClassVar[str] = "labels"

@@ -28,6 +28,10 @@ class TemperatureScaling(Calibrator):
 
     Args:
         temperature: above 1 the prediction becomes less confident, below 1 more.
+
+    Example:
+        >>> TemperatureScaling(2.0).correct(torch.tensor([[4.0, 0.0]])).tolist()
+        [[2.0, 0.0]]
     """
 
     name: ClassVar[str] = "temperature"

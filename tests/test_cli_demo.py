@@ -36,7 +36,7 @@ def run(capsys, monkeypatch, tmp_path, no_files, no_network):
 def test_a_demo_without_any_dataset_shows_all_it_has_on_the_synthetic_graph(run, tmp_path):
     printed, said = run()
     assert "Cora is not here and cannot be fetched" in said
-    assert "its figures are not Cora's" in said
+    assert "its scores are not Cora's" in said
     assert "The synthetic graph, 4 layers, seed 0" in printed
     assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC +seconds +drop rate by layer", printed)
     folder = tmp_path / "runs" / "demo"

@@ -171,20 +171,20 @@ def test_the_example_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("room", "line"),
+    ("package", "line"),
     [
         ("data", "import graphdrop.cli"),
         ("data", "from graphdrop import rates"),
         ("draws", "import graphdrop.config"),
         ("attic", ""),
     ],
-    ids=["back to front", "one room back", "between equals", "a room outside the row"],
+    ids=["back to front", "one package back", "between equals", "a package outside the list"],
 )
-def test_lint_refuses_a_house_out_of_order(room: str, line: str, tmp_path: Path) -> None:
-    house = tmp_path / "graphdrop"
+def test_lint_refuses_packages_out_of_order(package: str, line: str, tmp_path: Path) -> None:
+    root = tmp_path / "graphdrop"
     for name in ["", "cli", "rates", "data", "draws", "config"]:
-        (house / name).mkdir()
-        (house / name / "__init__.py").touch()
+        (root / name).mkdir()
+        (root / name / "__init__.py").touch()
     tool = str(Path(sys.executable).with_name("lint-imports"))
     command = [tool, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     environment = {"PYTHONPATH": str(tmp_path)}
@@ -195,6 +195,6 @@ def test_lint_refuses_a_house_out_of_order(room: str, line: str, tmp_path: Path)
         ).returncode
 
     assert lint() == 0
-    (house / room).mkdir(exist_ok=True)
-    (house / room / "__init__.py").write_text(line)
+    (root / package).mkdir(exist_ok=True)
+    (root / package / "__init__.py").write_text(line)
     assert lint() == 1

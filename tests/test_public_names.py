@@ -1,4 +1,4 @@
-"""Everything public is where it is said to be, also after the rooms are imported."""
+"""Everything public is where it is said to be, also after the packages are imported."""
 
 import subprocess
 import sys

@@ -51,7 +51,7 @@ __all__ = [
 ]
 __version__ = "0.2.0"
 
-_ROOMS = {
+_PACKAGES = {
     "config": ["Config"],
     "data": ["Dataset", "load_dataset"],
     "estimators": ["ARM", "REINFORCE", "Concrete", "DisARM"],
@@ -65,7 +65,7 @@ _ROOMS = {
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["Trainer", "load", "save"],
 }
-_HOME = {name: f"graphdrop.{room}" for room, names in _ROOMS.items() for name in names}
+_HOME = {name: f"graphdrop.{package}" for package, names in _PACKAGES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Real training steps: the estimators on a `GCN`, and what `Drawn` tells them of its layers."""
+"""Real training steps: the estimators on a `GCN`, and what `UsedMask` tells them of its layers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from contracts.toy_network import EDGES, LABELS, Toy, X
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.kernels.reference import draw_values
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, Drawn
+from graphdrop.samplers import Draw, UsedMask
 
 STEPS = 1000
 
@@ -22,10 +22,10 @@ class Passes:
 
     def __init__(self, toy: Toy, draw: Draw) -> None:
         self.toy, self.draw = toy, draw
-        self.tapes: list[list[Drawn]] = []
+        self.tapes: list[list[UsedMask]] = []
 
-    def __call__(self, antithetic: bool) -> tuple[Tensor, Sequence[Drawn]]:
-        tape: list[Drawn] = []
+    def __call__(self, antithetic: bool) -> tuple[Tensor, Sequence[UsedMask]]:
+        tape: list[UsedMask] = []
         draw = replace(self.draw, antithetic=antithetic, tape=tape)
         rows = self.toy.rows if len(self.toy.rows) < len(LABELS) else None
         out = self.toy.model(X, self.toy.graph, rows=rows, draw=draw)
@@ -127,10 +127,10 @@ def test_the_loss_and_the_gradient_of_the_weights_are_those_of_the_first_pass(
 def test_fixed_rates_take_one_pass_and_no_sums(
     estimator: Estimator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(drawn: Drawn) -> None:
+    def refuse(drawn: UsedMask) -> None:
         raise AssertionError("nothing needs these sums")
 
-    monkeypatch.setattr(Drawn, "sums", refuse)
+    monkeypatch.setattr(UsedMask, "sums", refuse)
     toy = Toy("asymmetric", FixedRate(keep=0.7))
     passes = Passes(toy, Draw(5, 1))
     loss = estimator.loss(passes)

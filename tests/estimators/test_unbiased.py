@@ -17,7 +17,7 @@ from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, distinct_edges
 from graphdrop.rates import BetaBernoulliRate, LearnedRate
 from graphdrop.rates.beta_bernoulli import RateDraw
-from graphdrop.samplers import Draw, Drawn
+from graphdrop.samplers import Draw, UsedMask
 
 COPIES = 100_000
 DRAW = Draw(seed=1, step=0)
@@ -32,16 +32,16 @@ SHARINGS = ("asymmetric", "symmetric", "DropEdge", "DropOut", "node sampling", "
 many_copies = cache(lambda: copies(COPIES))
 
 
-def each_distinct_draw(drawn: Drawn) -> Tensor:
+def each_distinct_draw(drawn: UsedMask) -> Tensor:
     return distinct_edges(drawn.graph, drawn.mask)
 
 
-def every_masked_edge(drawn: Drawn) -> Tensor:
+def every_masked_edge(drawn: UsedMask) -> Tensor:
     return (~drawn.graph.self_loop | drawn.mask.self_loops).nonzero().flatten()
 
 
 @cache
-def sums_by_copy(drawn: Drawn, counted: Callable[[Drawn], Tensor]) -> DrawSums:
+def sums_by_copy(drawn: UsedMask, counted: Callable[[UsedMask], Tensor]) -> DrawSums:
     """Sums over the draws of the counted edges, `[COPIES]` each."""
     mask, edges = replace(drawn.mask, antithetic=False), counted(drawn)
     values = draw_values(drawn.graph, mask, drawn.features, edges)
@@ -57,17 +57,17 @@ def sums_by_copy(drawn: Drawn, counted: Callable[[Drawn], Tensor]) -> DrawSums:
 class CopiedDraws:
     """The draws of a layer, with a keep logit and sums for each copy of the four edges."""
 
-    drawn: Drawn
+    drawn: UsedMask
     keep_logit: Tensor
-    counted: Callable[[Drawn], Tensor]
+    counted: Callable[[UsedMask], Tensor]
 
     def sums(self) -> DrawSums:
         return sums_by_copy(self.drawn, self.counted)
 
 
-def a_pass(toy: Toy, antithetic: bool) -> tuple[Tensor, list[Drawn]]:
+def a_pass(toy: Toy, antithetic: bool) -> tuple[Tensor, list[UsedMask]]:
     """The loss of every copy `[COPIES]`, and the masks."""
-    tape: list[Drawn] = []
+    tape: list[UsedMask] = []
     out = toy.model(
         X.repeat(COPIES, 1), many_copies(), draw=replace(DRAW, antithetic=antithetic, tape=tape)
     )
@@ -83,7 +83,7 @@ def fixed_uniforms() -> list[Tensor]:
 @cache
 def passes(
     sharing: str, rate_draw: RateDraw = "layer"
-) -> tuple[Toy, list[tuple[Tensor, list[Drawn]]]]:
+) -> tuple[Toy, list[tuple[Tensor, list[UsedMask]]]]:
     """Both passes of 10^5 copies of the toy, with a rate whose logit has a, b and a fixed u."""
     toy = Toy(sharing, BetaBernoulliRate(rate_draw=rate_draw))
     for rate, keep, u in zip(toy.rates, KEEPS, fixed_uniforms(), strict=True):
@@ -104,7 +104,7 @@ class Gradients:
 def estimated(
     estimator: Estimator,
     sharing: str,
-    counted: Callable[[Drawn], Tensor] = each_distinct_draw,
+    counted: Callable[[UsedMask], Tensor] = each_distinct_draw,
     attach: Callable[[Tensor], Tensor] = lambda logit: logit,
     rate_draw: RateDraw = "layer",
 ) -> list[Gradients]:
@@ -205,7 +205,7 @@ def test_a_rate_for_each_edge_gets_the_exact_gradient_of_its_own(name: str) -> N
     toy = local_toy()
 
     def run(antithetic: bool) -> tuple[Tensor, Sequence[LayerDraws]]:
-        tape: list[Drawn] = []
+        tape: list[UsedMask] = []
         draw = replace(DRAW, antithetic=antithetic, tape=tape)
         out = toy.model(X.repeat(COPIES, 1), many_copies(), draw=draw).detach()
         losses = cross_entropy(out, LABELS.repeat(COPIES), reduction="none")

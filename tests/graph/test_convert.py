@@ -57,13 +57,13 @@ def test_stored_entries_are_edges_even_when_zero_or_repeated() -> None:
 @pytest.mark.parametrize(
     ("matrix", "error", "message"),
     [
-        (np.eye(2), TypeError, "matrix must be a scipy sparse matrix; got ndarray"),
+        (np.eye(2), TypeError, "matrix is of type ndarray; it takes a scipy sparse matrix"),
         (
             scipy.sparse.coo_array((2, 3)),
             ValueError,
             r"matrix has shape \(2, 3\); it takes a square",
         ),
-        (scipy.sparse.coo_array((2, 2), dtype=complex), TypeError, "real entries; got dtype comp"),
+        (scipy.sparse.coo_array((2, 2), dtype=complex), TypeError, "matrix has dtype complex128"),
     ],
 )
 def test_what_is_not_an_adjacency_matrix_is_refused(

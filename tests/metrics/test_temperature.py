@@ -97,7 +97,7 @@ def test_the_order_of_the_classes_and_the_precision_stay(temperature):
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_temperature_that_is_not_positive_is_refused(temperature):
-    with pytest.raises(ValueError, match=r"temperature is .* positive and finite"):
+    with pytest.raises(ValueError, match=r"temperature is .*; it takes a finite number above 0"):
         apply_temperature(torch.full((1, 2), 0.5), temperature)
 
 

@@ -294,13 +294,13 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
 @pytest.mark.parametrize(
     ("attempt", "problem"),
     [
-        (lambda: attach(nn.Linear(2, 2), two_blocks()), "must have MessagePassing layers"),
+        (lambda: attach(nn.Linear(2, 2), two_blocks()), "without a MessagePassing layer"),
         (lambda: attach(attach(stock(), two_blocks()).model, two_blocks()), "attached already"),
         (
             lambda: attach(stock(), FixedRate(keep=0.5)),
             "sampler is of type FixedRate; it takes a Sampler",
         ),
-        (lambda: attach(stock(), two_blocks(), 0.67), "estimator must be one"),
+        (lambda: attach(stock(), two_blocks(), 0.67), "estimator is of type"),
         (
             lambda: attach(stock(), DropEdge(FixedRate(keep=0.5), before_normalization=True)),
             "itself",

@@ -249,7 +249,7 @@ X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"num_layers": 0}, ValueError, "num_layers must be at least 1; got 0"),
+        ({"num_layers": 0}, ValueError, "num_layers is 0; it takes"),
         ({"dropout": 1.0}, ValueError, r"dropout is 1.0; it takes a drop rate in \[0, 1\)"),
         ({"dropout": -0.1}, ValueError, r"dropout is -0.1; it takes a drop rate in \[0, 1\)"),
         ({"normalization": "left"}, ValueError, "'left': give one of row, sym, paper, none"),
@@ -280,13 +280,13 @@ def test_a_model_that_cannot_be_built_says_why(
     [
         ({"x": X[:, :4]}, ValueError, r"x has shape \(6, 4\); it takes shape \[nodes, 5\]"),
         ({"x": X[0]}, ValueError, r"x has shape \(5,\); it takes shape \[nodes, 5\]"),
-        ({"x": X.numpy()}, TypeError, "x must be a tensor, dense or sparse, .*; got ndarray"),
+        ({"x": X.numpy()}, TypeError, "x is of type ndarray; it takes a tensor, dense or sparse"),
         (
             {"x": X.long()},
             TypeError,
             r"dtype torch.int64; .*torch.float32. Use x.to\(torch.float32\)",
         ),
-        ({"x": X.double()}, TypeError, "x must have the model's dtype, .* got torch.float64"),
+        ({"x": X.double()}, TypeError, "x has dtype torch.float64; it takes the model's dtype"),
         (
             {"x": X.to_sparse().requires_grad_()},
             ValueError,
@@ -296,9 +296,9 @@ def test_a_model_that_cannot_be_built_says_why(
         (
             {"x": X[:3], "edge_index": TOWN.graph()},
             ValueError,
-            r"x has shape \(3, 5\); it takes shape \[6, features",
+            r"x has shape .*; it takes shape \[6, features",
         ),
-        ({"edge_index": EDGES.tolist()}, TypeError, "edge_index must be .* got list"),
+        ({"edge_index": EDGES.tolist()}, TypeError, "edge_index is of type list; it takes"),
         ({"edge_index": EDGES.T}, ValueError, r"edge_index has shape .*; it takes shape \[2, E\]"),
         (
             {"edge_weight": torch.ones(3)},
@@ -310,7 +310,7 @@ def test_a_model_that_cannot_be_built_says_why(
             ValueError,
             "edge_weight is given beside a Graph, which has its own weights",
         ),
-        ({"rows": [0, 1]}, TypeError, "rows must be a tensor .*; got list"),
+        ({"rows": [0, 1]}, TypeError, "rows is of type list; it takes a tensor"),
         ({"rows": torch.tensor([0, 6])}, ValueError, r"rows contains 6; it takes 0\.\.5"),
     ],
 )

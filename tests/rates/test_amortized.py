@@ -92,7 +92,9 @@ def test_what_was_observed_is_not_saved_with_the_parameters() -> None:
 def test_without_edges_it_says_what_to_do() -> None:
     rate = AmortizedRate(3)
     for answer in (rate.mean, rate.kl, lambda: rate.logit(torch.rand(1))):
-        with pytest.raises(ValueError, match=r"has no edges .*observe\(describe_edges\(graph, x\)"):
+        with pytest.raises(
+            ValueError, match=r"edges are not set; .*observe\(describe_edges\(graph, x\)"
+        ):
             answer()
 
 

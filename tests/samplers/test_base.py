@@ -93,7 +93,7 @@ LOCAL = LearnedRate(entries=3)
             TypeError,
             r"rate is of type str; it takes a drop rate .* or a Rate",
         ),  # type: ignore[arg-type]
-        (lambda: DropEdge(1.0), ValueError, r"rate is 1\.0: a plain number is a drop rate"),
+        (lambda: DropEdge(1.0), ValueError, r"rate is 1\.0; a plain number is a drop rate"),
         (
             lambda: GraphDropConnect(FixedRate(keep=0.5), blocks=0),
             ValueError,
@@ -104,7 +104,7 @@ LOCAL = LearnedRate(entries=3)
             ValueError,
             "first_blocks is -1; it takes",
         ),
-        (lambda: DropOut(LOCAL), ValueError, "rate has 3 entries, one per edge: .* use DropEdge"),
+        (lambda: DropOut(LOCAL), ValueError, "rate has 3 entries, one per edge; .* Use DropEdge"),
         (lambda: DropNode(LOCAL, rescale=True), ValueError, "rate has 3 entries, one per edge"),
         (
             lambda: Sampler(FixedRate(keep=0.5), rescale=True, self_loops=False),

@@ -1,4 +1,4 @@
-"""The command `graphdrop`: its groups put together, and errors said in one line."""
+"""The command `graphdrop`: its subcommands, and errors in one line."""
 
 import os
 import sys

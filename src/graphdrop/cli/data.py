@@ -1,4 +1,4 @@
-"""`graphdrop data`: which datasets are known, which are here, and what is in them."""
+"""`graphdrop data`: list, download, inspect and verify datasets."""
 
 import sys
 from pathlib import Path

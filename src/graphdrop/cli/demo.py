@@ -98,7 +98,7 @@ def _available() -> Dataset:
             return load_dataset(name)
         except UnavailableError:
             _say(f"{_title(name)} is not here and cannot be fetched: trying the next graph.")
-    _say("This is the synthetic graph, which is only like Cora: its figures are not Cora's.")
+    _say("This is the synthetic graph, which is only like Cora: its scores are not Cora's.")
     return load_dataset(DATASETS[-1])
 
 

@@ -1,4 +1,4 @@
-"""`graphdrop report`: what runs say, side by side on one page."""
+"""`graphdrop report`: an HTML page that compares runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report(
 ) -> None:
     """Compare runs on one graph in an HTML page that needs no network and no server.
 
-    Shows figures, training curves with the learned rates, calibration, PAvPU, risk against
+    Shows scores, training curves with the learned rates, calibration, PAvPU, risk against
     coverage, over-smoothing, and the graph with the prediction and uncertainty of every node.
     """
     from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch

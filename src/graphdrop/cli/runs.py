@@ -1,4 +1,4 @@
-"""`graphdrop evaluate` and `predict`: what a trained run says, on the screen and in a file."""
+"""`graphdrop evaluate` and `graphdrop predict`: scores and predictions of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`graphdrop search`: look for settings on validation nodes, with one budget for every method."""
+"""`graphdrop search`: hyperparameter search on validation nodes, equal budget for every method."""
 
 from __future__ import annotations
 

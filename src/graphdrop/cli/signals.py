@@ -1,4 +1,4 @@
-"""What happens when someone stops the command: once it comes to an end in order, twice at once."""
+"""Handling of SIGINT and SIGTERM: the first stops in order, the second at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stopping_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Within it, a first SIGINT or SIGTERM calls `stop`, and a second one interrupts at once.
+    """Context in which a first SIGINT or SIGTERM calls `stop`, and a second one interrupts.
 
     Yields the list of signals that have come, to which a handler adds.
     """

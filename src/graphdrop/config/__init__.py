@@ -1,4 +1,4 @@
-"""Settings: typed, explained, with the recipe of every method, read from and written as TOML."""
+"""Settings of a run: typed, documented, with defaults by method, read and written as TOML."""
 
 from graphdrop.config.recipes import Method, recipe
 from graphdrop.config.settings import (

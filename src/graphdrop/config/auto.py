@@ -1,4 +1,4 @@
-"""The recipe ``auto``: settings for a graph that nobody here has seen.
+"""The recipe ``auto``: default settings chosen from properties of the graph.
 
 ``choose`` is a pure function of a method and of ``GraphTraits``, what a graph is like. It never
 sees a name, a path or a test label, and the order of the nodes does not matter. The values were
@@ -13,7 +13,7 @@ from typing import Literal
 from graphdrop.config.recipes import Method, Settings, merged
 
 VERSION = 1
-"""Raised when the rules below come to choose otherwise: a run's key depends on it."""
+"""The version of the rules below; it is part of a run's key."""
 
 FeatureKind = Literal["words", "dense", "unscaled"]
 """Sparse and not negative, such as bags of words; dense; dense with columns of unequal scale."""
@@ -21,7 +21,7 @@ FeatureKind = Literal["words", "dense", "unscaled"]
 
 @dataclass(frozen=True)
 class GraphTraits:
-    """What the recipe looks at: sizes, features, and labels of training and validation nodes."""
+    """The properties that the recipe reads: sizes, features, labels of non-test nodes."""
 
     nodes: int
     edges: int
@@ -45,9 +45,9 @@ class GraphTraits:
 
 
 LABELLED_EDGES = 50
-"""Edges with two labelled ends that an estimate of homophily takes."""
+"""The number of edges between labelled nodes that an estimate of homophily needs."""
 HOMOPHILOUS = 0.4
-"""Adjusted homophily from which neighbors are averaged without a way around them."""
+"""From this adjusted homophily on, neighbours are averaged without linear residuals."""
 
 Way = Literal["smooth", "plain", "skip"]
 """How neighbors are used: averaged, with agreement between samples on all nodes; averaged; or with
@@ -103,7 +103,7 @@ WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
 
 
 def ways(traits: GraphTraits) -> tuple[Way, ...]:
-    """The ways that suit a graph; of several, validation nodes decide."""
+    """The ways that suit a graph; if there are several, validation nodes decide."""
     if traits.homophilous:
         return ("smooth",)
     return ("smooth", "plain", "skip") if traits.homophilous is None else ("plain", "skip")

@@ -1,7 +1,7 @@
-"""TOML from strangers: measured before it is parsed, so that parsing takes bounded time.
+"""Parsing of untrusted TOML in bounded time.
 
-The parser's time and memory grow with the square of the dots in one key, and it calls itself once
-for every bracket. No settings need many of either.
+The parser's time and memory grow with the square of the dots in one key, and its recursion depth
+with the number of brackets, so that both are limited before parsing.
 """
 
 import tomllib
@@ -17,7 +17,7 @@ MOST_BRACKETS: Final = 100
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file, or an error that says why not; no more is read than is taken."""
+    """The text of a file, up to the largest size; raises if it cannot be read."""
     try:
         with Path(path).open("rb") as stream:
             raw = stream.read(LARGEST + 1)
@@ -45,7 +45,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 
 def check(text: str, name: str) -> None:
-    """Refuse a text that would take long to parse. A line that begins with # is a comment."""
+    """Raise if a text would take long to parse. A line that begins with # is a comment."""
     if len(text) > LARGEST:
         raise ValueError(f"{name} has {len(text)} characters: give {LARGEST} or fewer")
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: which one, what it is, what it takes."""
+"""Error messages for settings: which one, its value, what it takes."""
 
 import difflib
 import json
@@ -12,13 +12,13 @@ _LONGEST = 80
 
 
 def in_words(error: ValidationError, settings: type[BaseModel]) -> str:
-    """All that is wrong, in one line; `settings` is the class that was to be made."""
+    """All errors in one line; `settings` is the class that was to be built."""
     known = dict(_known(settings))
     return "; ".join(dict.fromkeys(_problem(one, known) for one in error.errors()))
 
 
 def shown(value: object) -> str:
-    """A value as Python writes it, cut where it is long."""
+    """The `repr` of a value, shortened if it is long."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no longer integers
@@ -71,7 +71,7 @@ def _problem(error: Any, known: Mapping[str, str]) -> str:
 
 
 def _near(key: str, known: Iterable[str]) -> list[str]:
-    """The settings that may have been meant: of the same section, or of the same name in any."""
+    """Settings with similar names, in the same section or in any."""
     key, known = key[:_LONGEST], list(known)
     section, dot, _ = key.partition(".")
     if dot:

@@ -1,7 +1,7 @@
-"""The methods by name, and what each of them sets where nobody says otherwise.
+"""The methods by name, and their default settings.
 
-The defaults in `settings.py` are the paper's for GCN-BBGDC on Cora. Here stands what differs from
-them: by method, by dataset, and by depth.
+The defaults in `settings.py` are the paper's for GCN-BBGDC on Cora. This module has the differences
+by method, dataset and depth.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ STANDARD: Settings = {
     "train": {"learning_rate": 0.01, "patience": 200},
     "predict": {"masks": "off", "decision": "mean"},
 }
-"""How a GCN is usually trained: the baselines."""
+"""The usual settings of a GCN, for the baselines."""
 
 PAPER: Settings = {}
 """The paper's recipe: the defaults as they are."""
@@ -74,7 +74,7 @@ DROPOUT: Settings = {"model": {"dropout": 0.5}}
 
 
 def merged(*settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings over settings, section by section: later ones win."""
+    """Settings merged section by section; later ones win."""
     result: dict[str, Any] = {}
     for one in settings:
         for name, value in one.items():

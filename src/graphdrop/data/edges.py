@@ -1,8 +1,8 @@
-"""Stored edges become a graph here, and only here.
+"""Undirected edges from the edges that a file stores.
 
 Every graph that is read from a file is undirected: an edge that the file has in one direction is
 completed with the other, repeated entries count once, and self-loops are removed, because models
-add their own. A PyG `Data` object is its owner's: its edges are checked and left as they are.
+add their own. The edges of a PyG `Data` are checked and not changed.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 @dataclass(frozen=True)
 class EdgeChanges:
-    """What was done to the entries of a file.
+    """The changes to the edges of a file.
 
     Of `stored` entries, `duplicates` repeated an earlier one, `self_loops` nodes had an edge to
     themselves that was removed, and `one_way` edges got their missing direction.

@@ -1,4 +1,4 @@
-"""Node features as a network takes them: as stored, row-normalized, or standardized."""
+"""Preprocessing of node features: as stored, row-normalized, or standardized."""
 
 from __future__ import annotations
 

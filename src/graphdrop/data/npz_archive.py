@@ -1,7 +1,7 @@
-"""An `.npz` archive whose arrays are measured before they are unpacked.
+"""Reading `.npz` archives with a memory limit.
 
-What an array is and how large is read from its header, and refused there where it is wrong or takes
-too much memory: a few megabytes of archive may hold terabytes of zeros.
+Shape and type of an array are checked in its header before it is unpacked, because a few megabytes
+of archive may hold terabytes of zeros.
 """
 
 import math
@@ -19,7 +19,7 @@ _KINDS: Final = {"biuf": "numbers", "iu": "integers", "b": "booleans"}
 
 
 class Use(IntEnum):
-    """Bytes that an entry takes besides those it is stored in, until a graph is made of it.
+    """The extra bytes per entry that building a graph takes, by use.
 
     That is its copy in the type that is handed out and, for edges, what it takes to sort and to
     mirror them, as measured: 106 bytes for either end of an edge.
@@ -34,7 +34,7 @@ class Use(IntEnum):
 
 
 class Archive:
-    """The numeric arrays of an archive by name, each error saying which file and array it is in."""
+    """The numeric arrays of an archive by name; errors name the file and the array."""
 
     def __init__(self, stream: IO[bytes], name: str, most: int) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What a perfect observer of a block-model graph believes about the classes of its nodes.
+"""The exact posterior of the classes of nodes in a stochastic block model.
 
 Under the model an unordered pair u, v of nodes is an edge with probability `1 - exp(-rate)`,
 `rate = propensity_u propensity_v affinity[y_u, y_v]`, and whatever else is known of a node (its

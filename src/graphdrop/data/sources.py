@@ -1,4 +1,4 @@
-"""Where the files of the known datasets come from: their places, in order, and their checksums.
+"""Sources of the known datasets: local folders, addresses and checksums.
 
 A file is taken from the first place that has it: the folder given as `root`, the folder that the
 environment variable `GRAPHDROP_DATA` names, the user's cache; then the address it was published at;
@@ -38,7 +38,7 @@ _PPNP: Final = _GITHUB + "gasteigerjo/ppnp/8514e4dc2c5f1e3047ad915f6a5701c24c9d9
 
 
 class UnavailableError(ValueError):
-    """A dataset's files are in no place that could be asked."""
+    """The files of a dataset could not be found or downloaded."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Splits: which nodes train, which validate, which test.
+"""Splits into training, validation and test nodes.
 
 A random split is a function of the labels, the excluded nodes and the seed alone: it is ordered by
 the raw output of PCG64, whose stream numpy keeps fixed across versions and machines, and draws

@@ -1,4 +1,4 @@
-"""What one wants to know of a dataset at a glance, as numbers and as text."""
+"""Summary of a dataset, as numbers and as text."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from graphdrop.data.splits import Split, SplitSizes
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of a dataset.
+    """The statistics of a dataset.
 
     `edges` counts each undirected edge once, and each directed one if the graph is `directed`.
     `homophily` is the fraction of edges between labelled nodes whose ends share the class,
@@ -35,7 +35,7 @@ class Summary:
     stored_dtype: str = "float32"
 
     def rows(self) -> list[tuple[str, str]]:
-        """The figures in words, `(what, how much)`."""
+        """The statistics as text, `(name, value)`."""
         train, val, test = self.split_sizes
         rows = [
             ("nodes", f"{self.nodes:,}"),

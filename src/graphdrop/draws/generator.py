@@ -71,10 +71,10 @@ def _absorb(state: int, name: str, word: int) -> int:
 
 
 def uniforms(key: Tensor, count: int) -> Tensor:
-    """``count`` float64 uniforms of 52 bits in (0, 1), from the stream's own corner.
+    """``count`` float64 uniforms in (0, 1) with 52 random bits.
 
-    For the few numbers a layer needs beside its masks, such as the draw of a keep probability.
-    No edge reaches them: the destination is the id that no node may have.
+    For the numbers that a layer needs besides its masks, such as a random keep probability. They
+    are independent of all edges: the destination is an id that no node has.
     """
     if count == 1 and key.device.type == "cpu":
         return first_uniforms([key])

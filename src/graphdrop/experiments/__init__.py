@@ -1,4 +1,4 @@
-"""The paper's tables and figures: recipes as TOML files, the runs they take, the rendering."""
+"""Reproduction of the paper's tables and figures: recipes, runs, rendering."""
 
 from graphdrop.experiments.runner import run_cells
 from graphdrop.experiments.store import Store

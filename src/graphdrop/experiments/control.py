@@ -1,4 +1,4 @@
-"""The control of table 1: the same settings with a learned rate and with fixed ones."""
+"""Control experiment of table 1: equal settings with learned and with fixed rates."""
 
 from __future__ import annotations
 

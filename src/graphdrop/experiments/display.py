@@ -1,4 +1,4 @@
-"""How a reproduction looks while it goes on: a live table in a terminal, lines elsewhere."""
+"""Progress display of a reproduction: a live table in a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ LINE_SECONDS = 30.0
 
 
 class Display:
-    """Hears what happens to each run, by its key."""
+    """Base class of displays: hooks that are called with the key of a run."""
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Within it, something may be shown."""
+        """Context in which the display is active."""
         yield
 
     def started(self, key: str) -> None:
-        """A worker was given this run."""
+        """A worker has started this run."""
 
     def progressed(self, key: str, epoch: int) -> None:
-        """So many epochs of it are done."""
+        """The run has finished this epoch."""
 
     def postponed(self, key: str) -> None:
-        """Another reproduction is making this run."""
+        """Another process is making this run."""
 
     def finished(self, key: str, record: Record) -> None:
-        """It is in the store now."""
+        """The run is finished and stored."""
 
     def refresh(self) -> None:
-        """Called now and then."""
+        """Called regularly."""
 
 
 class Silent(Display):
@@ -48,7 +48,7 @@ class Silent(Display):
 
 @dataclass
 class Line:
-    """What the table says of one cell: its runs by key, done, and being made."""
+    """The line of one cell: its runs, finished and in progress."""
 
     keys: Sequence[str]
     epochs: int
@@ -70,8 +70,8 @@ class Line:
     @property
     def accuracy(self) -> float | None:
         """Mean test accuracy of what is done."""
-        figures = [r["test"]["accuracy"] for r in self.done.values() if "test" in r]
-        return sum(figures) / len(figures) if figures else None
+        scores = [r["test"]["accuracy"] for r in self.done.values() if "test" in r]
+        return sum(scores) / len(scores) if scores else None
 
 
 class LiveTable(Display):

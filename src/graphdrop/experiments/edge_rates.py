@@ -1,7 +1,6 @@
-"""What rates per edge have learned: how much they keep within classes and between them.
+"""Analysis of learned rates per edge: within classes and between classes.
 
-Every label is read here, those of test nodes too. It is a look at a trained network, from which
-nothing is chosen.
+It reads all labels, those of test nodes too; nothing is selected by its results.
 """
 
 from __future__ import annotations

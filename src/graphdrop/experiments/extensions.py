@@ -1,4 +1,4 @@
-"""Tables and figures of what the paper leaves for later."""
+"""Tables and figures of extensions of the paper: general form, amortized rates, OOD."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graphdrop.experiments.rendering import (
     Rendering,
     accuracy,
     figure_of,
-    figures_by_row,
     limits_of,
     metric_columns,
+    scores_by_row,
 )
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
@@ -29,8 +29,8 @@ _SCORES = {
 
 
 def general(found: TargetRuns) -> Rendering:
-    """Accuracy, NLL, calibration and time by how much shares a draw."""
-    return figures_by_row(
+    """Accuracy, NLL, calibration error and time by the number of shared draws."""
+    return scores_by_row(
         found,
         {
             **metric_columns("nll", "ece"),
@@ -41,7 +41,7 @@ def general(found: TargetRuns) -> Rendering:
 
 def amortised(found: TargetRuns) -> Rendering:
     """Accuracy and last KL of global, free and amortised rates; what the amortised ones learned."""
-    compared = figures_by_row(
+    compared = scores_by_row(
         found,
         {**metric_columns("nll"), **LAST_KL},
     )
@@ -68,10 +68,9 @@ def _is_amortised(cell: Cell) -> bool:
 
 def _learned(runs: CellRuns, layer: int) -> list[tuple[str, ...]]:
     found = [record["edge_rates"]["layers"][layer] for record in runs.records]
-    figures = [[one[kind]["mean"] for one in found] for kind in KINDS]
+    rates = [[one[kind]["mean"] for one in found] for kind in KINDS]
     return [
-        beside_paper(values, digits=3)
-        for values in (*figures, [one["separation"] for one in found])
+        beside_paper(values, digits=3) for values in (*rates, [one["separation"] for one in found])
     ]
 
 
@@ -96,7 +95,7 @@ def _last_layer(runs: CellRuns) -> Panel:
 
 
 def out_of_distribution(found: TargetRuns) -> Rendering:
-    """How well each method's uncertainty tells the class apart that it never saw."""
+    """Out-of-distribution detection: AUROC and AUPR for a class left out of training."""
     name, title = found.target, found.title
     note = found.note()
     if any(runs.records for runs in found.cells):
@@ -154,7 +153,7 @@ def _over_classes(runs: CellRuns, of: Callable[[Record], float]) -> tuple[str, .
     by_seed: dict[int, list[float]] = {}
     for record in runs.records:
         by_seed.setdefault(record["seed"], []).append(of(record))
-    all_ = summarise(runs.figures(of))
+    all_ = summarise(runs.values(of))
     over_seeds = summarise([statistics.fmean(values) for values in by_seed.values()])
     if all_.count == 1:
         return f"{all_.mean:.2f}", "1 run"

@@ -12,7 +12,7 @@ from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source
 
 ALGORITHM = 1
-"""Raised when the same settings come to give other numbers: older runs then no longer count."""
+"""The version of the algorithms; it changes when equal settings give other results."""
 
 _WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
 # Settings that came later: with these values a run is what it was without them, key and all.
@@ -45,6 +45,8 @@ def settled(config: Config) -> dict[str, Any]:
                 del values[section][name]
     if source := find_source(config.data.dataset):
         values["data"]["dataset"] = source.name
+    elif "recipe" in values and Path(config.data.dataset).is_file():
+        values["data"]["dataset"] = Path(config.data.dataset).stem  # its checksum is in the key
     return values
 
 

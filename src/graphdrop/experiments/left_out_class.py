@@ -1,4 +1,4 @@
-"""A run that never sees one class: how well its uncertainty tells that class's test nodes apart."""
+"""Runs with one class left out of training, for out-of-distribution detection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphdrop.metrics import ood_aupr, ood_auroc
 from graphdrop.train import Trainer
 
 MEMBER_STRIDE = 10_000
-"""Between the seeds of an ensemble's members: no other run of a recipe has them."""
+"""The distance between the seeds of an ensemble's members."""
 
 
 class LeftOut(Config):
@@ -50,7 +50,7 @@ def without_class(dataset: Dataset, left_out: int) -> tuple[Dataset, Tensor]:
 
 
 def detection(trainers: Sequence[Trainer], config: LeftOut, outside: Tensor) -> dict[str, Any]:
-    """Scores of the trained members together, on known classes and on telling the other apart.
+    """Scores of the ensemble: accuracy on known classes and out-of-distribution detection.
 
     Args:
         trainers: one for each member, trained.

@@ -1,4 +1,4 @@
-"""What is written down of a trained network: its scores, and the curves that figures show."""
+"""The scores and curves that a record of a run contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BINS = 15
 COVERAGES = 100
 HALVINGS = 50
 BY_HALVES = "accuracy_by_halves"
-"""The name under which a record has what `accuracy_by_halves` gives."""
+"""The key of `accuracy_by_halves` in records."""
 AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 _MONTE_CARLO = ("relaxed", "hard")
 
@@ -51,12 +51,12 @@ def part_scores(trainer: Trainer, config: Config, *parts: str) -> dict[str, Any]
 def accuracy_by_halves(right: Sequence[Tensor], first: Tensor | None = None) -> float:
     """Accuracy on half of the nodes, after the evaluation at which the other half was best.
 
-    The best accuracy of many evaluations is too high, the more so the more it swings. Here no node
-    helps to choose, among the evaluations there are, the one by which it is scored (with patience
-    all nodes say how many there are). The mean over halvings, both ways.
+    The best accuracy of many evaluations is biased upwards, most for runs with a large variance.
+    Here the evaluation is selected on one half of the nodes and scored on the other half, averaged
+    over random halvings, both ways.
 
     Args:
-        right: of every evaluation, which nodes it got right.
+        right: for every evaluation, which nodes were predicted correctly, ``[nodes]`` bool.
         first: the first half of every halving, ``[halvings, nodes]``; `random_halves` unless given.
     """
     answers = torch.stack(list(right)).double()
@@ -132,7 +132,7 @@ def curves(prediction: Predictive, trainer: Trainer) -> dict[str, Any]:
 
 
 def compact(value: Any) -> Any:
-    """The same, with numbers of few digits, and None where there is no number."""
+    """The value with rounded numbers, and None for numbers that are not finite."""
     if isinstance(value, Mapping):
         return {name: compact(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

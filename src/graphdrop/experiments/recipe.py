@@ -1,4 +1,4 @@
-"""A target's recipe: a TOML file that says which runs it takes and every setting of them."""
+"""Recipes: TOML files with the runs of a target and all their settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -90,6 +90,8 @@ class Recipe(Part):
     """
 
     title: str
+    settings: Literal["paper", "auto"] = "paper"
+    """The recipe that settings come from where no rule sets them."""
     base: str | None = None
     found: str | None = None
     runs: Annotated[int, Field(ge=1)]
@@ -103,12 +105,20 @@ class Recipe(Part):
     classes: dict[str, int] = {}
     """Classes of each dataset, if all of them in turn are left out of training."""
 
-    def cells(self, *, runs: int | None = None, quick: bool = False) -> list[Cell]:
-        """Every cell with the settings of its runs; `runs` in place of the recipe's own number."""
+    def cells(
+        self, *, runs: int | None = None, quick: bool = False, files: Sequence[str] = ()
+    ) -> list[Cell]:
+        """Every cell with the settings of its runs.
+
+        Args:
+            runs: the number of seeds per cell, in place of the recipe's own.
+            quick: the reduced form.
+            files: graphs of one's own, beside the recipe's datasets.
+        """
         count = runs or (self.quick.runs if quick else self.runs)
         over = self.quick.set if quick else {}
         seeds = range(self.first_seed, self.first_seed + count)
-        columns = itertools.product(self.datasets, self.layers)
+        columns = itertools.product([*self.datasets, *files], self.layers)
         return [
             Cell(
                 row.name,
@@ -118,12 +128,22 @@ class Recipe(Part):
                     run
                     for seed in seeds
                     for run in self._leaving_out(
-                        row, settled_run(self.rules, row, dataset, layers, seed=seed, over=over)
+                        row, self._settled(row, dataset, layers, seed=seed, over=over)
                     )
                 ),
             )
             for (dataset, layers), row in itertools.product(columns, self.rows)
         ]
+
+    def _settled(
+        self, row: Row, dataset: str, layers: int, *, seed: int, over: Values
+    ) -> Config:
+        """All settings of one run; the splits of a graph of one's own are numbered from 0."""
+        if dataset not in self.datasets:
+            over = merged(over, {"data": {"split_seed": seed - self.first_seed}})
+        return settled_run(
+            self.rules, row, dataset, layers, seed=seed, over=over, base=self.settings
+        )
 
     def _leaving_out(self, row: Row, config: Config) -> list[Config]:
         """The run itself, or one without each class."""
@@ -136,12 +156,23 @@ class Recipe(Part):
 
 
 def settled_run(
-    rules: Sequence[Rule], row: Row, dataset: str, layers: int, *, seed: int, over: Values
+    rules: Sequence[Rule],
+    row: Row,
+    dataset: str,
+    layers: int,
+    *,
+    seed: int,
+    over: Values,
+    base: str = "paper",
 ) -> Config:
-    """All settings of one run of a cell; `over` comes after those of the rules and of the row."""
+    """All settings of one run of a cell; `over` comes after those of the rules and of the row.
+
+    A depth of 0 is not set; `base` is the recipe that everything else comes from.
+    """
     fitting = [rule.set for rule in rules if rule.fits(row, dataset, layers)]
-    cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, "layers": layers}}
-    asked = merged({"seed": seed, "recipe": "paper"}, *fitting, row.set, over, cell)
+    depth = {"layers": layers} if layers else {}
+    cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, **depth}}
+    asked = merged({"seed": seed, "recipe": base}, *fitting, row.set, over, cell)
     if asked["data"].get("split_seed") == OWN_SPLIT:
         asked["data"]["split_seed"] = seed
     return settings.settle(asked)

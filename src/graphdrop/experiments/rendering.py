@@ -1,4 +1,4 @@
-"""From the runs of a target to its tables and figures."""
+"""Tables and figures of a target from its runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BASELINE = "GCN-DO"
 Measured = Mapping[str, tuple[Callable[[Record], float], int]]
-"""Figures of a run by the name of their column, each with how many digits it is shown."""
+"""Columns of a table: the heading, a function of a record, and the number of digits."""
 LAST_KL: Measured = {
     "KL of a rate at the end, sum over layers (nats)": (
         lambda r: r["kl"]["values"][-1] if r["kl"] else 0.0,
@@ -82,7 +82,7 @@ def metric_columns(*names: str) -> Measured:
 
 
 def accuracies(found: TargetRuns) -> Rendering:
-    """Accuracy of every row on every dataset at every depth; and how much of it is over-fitting."""
+    """Accuracy of every row on every dataset at every depth; and the generalization gap."""
     columns = found.columns()
     names = [in_words(column) for column in columns]
 
@@ -107,7 +107,7 @@ def accuracies(found: TargetRuns) -> Rendering:
 def cell_lines(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     """Accuracy of a cell's runs beside the paper's."""
     runs = found.at(row, column)
-    lines = beside_paper(runs.figures(accuracy), found.printed(row, column))
+    lines = beside_paper(runs.values(accuracy), found.printed(row, column))
     return (*lines, f"{runs.diverged} diverged") if runs.diverged else lines
 
 
@@ -122,7 +122,7 @@ def paired(found: TargetRuns, row: str, other: str, column: str) -> tuple[str, .
 
 def _gap(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     return beside_paper(
-        found.at(row, column).figures(
+        found.at(row, column).values(
             lambda record: 100 * (record["train"]["accuracy"] - record["test"]["accuracy"])
         ),
         [],
@@ -141,7 +141,7 @@ def in_words(column: str) -> str:
 
 def blocks(found: TargetRuns) -> Rendering:
     """Accuracy, seconds per epoch and peak memory by the number of blocks."""
-    return figures_by_row(
+    return scores_by_row(
         found,
         {
             "seconds per epoch": (lambda r: r["seconds_per_epoch"], 4),
@@ -152,7 +152,7 @@ def blocks(found: TargetRuns) -> Rendering:
 
 def variants(found: TargetRuns, others: Measured | None = None) -> Rendering:
     """Accuracy, NLL, calibration and drop rate of each variant, and what else is asked for."""
-    return figures_by_row(
+    return scores_by_row(
         found,
         {
             **metric_columns("nll", "ece"),
@@ -166,12 +166,12 @@ def _mean_drop(record: Record) -> float:
     return statistics.fmean(rate for rate in record["drop_rates"] if rate is not None)
 
 
-def figures_by_row(found: TargetRuns, others: Measured) -> Rendering:
-    """A table with a line per cell: its accuracy, and other figures with so many digits."""
+def scores_by_row(found: TargetRuns, others: Measured) -> Rendering:
+    """A table with a line per cell: its accuracy and other scores."""
     rows = []
     for runs in found.cells:
         name = runs.cell.row if len(found.columns()) == 1 else runs.cell.name
-        cells = [beside_paper(runs.figures(of), digits=digits) for of, digits in others.values()]
+        cells = [beside_paper(runs.values(of), digits=digits) for of, digits in others.values()]
         rows.append((name, [cell_lines(found, runs.cell.row, runs.cell.column), *cells]))
     names = ["accuracy (%)", *others]
     return Rendering({found.target: Table(found.title, names, rows, found.note())})
@@ -179,7 +179,7 @@ def figures_by_row(found: TargetRuns, others: Measured) -> Rendering:
 
 def uncertainty(found: TargetRuns) -> Rendering:
     """PAvPU over thresholds, reliability and risk-coverage; and the scores in a table."""
-    scores = figures_by_row(
+    scores = scores_by_row(
         found,
         {
             "accuracy, sampled (%)": (lambda r: 100 * sampled(r)["accuracy"], 2),
@@ -247,7 +247,7 @@ def depth(found: TargetRuns) -> Rendering:
         for row in found.recipe.rows:
             cells = [found.at(row.name, f"{dataset}-{layers}") for layers in found.recipe.layers]
             count = max(len(runs.records) for runs in cells)
-            padded = [runs.figures(accuracy) + [math.nan] * count for runs in cells]
+            padded = [runs.values(accuracy) + [math.nan] * count for runs in cells]
             if count:
                 by_run = [[values[k] for values in padded] for k in range(count)]
                 curves.append(Curve(row.name, found.recipe.layers, by_run))
@@ -276,7 +276,7 @@ def smoothing(found: TargetRuns) -> Rendering:
 
 
 def _course(name: str, runs: Sequence[tuple[Sequence[int], Sequence[float | None]]]) -> Curve:
-    """The course of a figure over epochs, of runs that may know it at other epochs.
+    """A value over epochs, interpolated for runs that were measured at other epochs.
 
     Between two epochs that a run knows it is drawn on the line through both; after its end it has
     no value.
@@ -318,13 +318,13 @@ def datasets() -> Rendering:
     printed = paper()["table4"]
     names = ("classes", "nodes", "edges", "features")
     rows = []
-    for dataset, figures in printed.items():
+    for dataset, counts in printed.items():
         try:
             summary = load_dataset(dataset).summary
             ours = [f"{getattr(summary, name):,}" for name in names]
         except UnavailableError:
             ours = ["not here"] * len(names)
-        theirs = [f"paper {figures[name]:,}" for name in names]
+        theirs = [f"paper {counts[name]:,}" for name in names]
         rows.append((dataset, list(zip(ours, theirs, strict=True))))
     note = (
         "Edges are undirected, without repeats and self-loops; the paper counts half of the stored "

@@ -1,7 +1,7 @@
-"""`run_cells`: make the runs that are not there yet, in worker processes, and none of them twice.
+"""`run_cells`: make missing runs in worker processes, each only once.
 
-Each worker claims a run, makes it and writes it down itself, so that what is finished is kept
-whatever happens to the process that asked for it. Workers end with that process.
+Each worker claims a run, makes it and stores its record, so that finished runs are kept if the main
+process ends. Workers end with the main process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_cells(
     blind: bool = False,
     display: Display | None = None,
 ) -> list[Record]:
-    """The records of runs with these settings, in this order; those not in the store are made.
+    """The records of runs with these settings, in this order; missing runs are made.
 
     Args:
         configs: the settings of each run.

@@ -1,4 +1,4 @@
-"""A search: a TOML file that says which configurations compete in every cell of a table."""
+"""Hyperparameter searches: TOML files with the configurations of every cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import Field
 from graphdrop.config import Config, explained
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Part, Row, Rule, checked, settled_run, toml_names
-from graphdrop.experiments.spaces import Drawn, Space, draw, nested, values_of
+from graphdrop.experiments.spaces import Assignment, Space, draw, nested, values_of
 
 OF_A_CELL = ("data.dataset", "data.split", "data.split_seed", "model.method", "model.layers")
 """What makes runs comparable: it is never drawn."""
@@ -79,7 +79,7 @@ class Search(Part):
         configs = tuple(config for trial in trials for config in trial.configs)
         return SearchCell(row.name, dataset, layers, configs, tuple(trials))
 
-    def _trial(self, row: Row, dataset: str, layers: int, number: int, drawn: Drawn) -> Trial:
+    def _trial(self, row: Row, dataset: str, layers: int, number: int, drawn: Assignment) -> Trial:
         over = nested(drawn)
         configs = (
             settled_run(self.rules, row, dataset, layers, seed=seed, over=over)
@@ -97,7 +97,7 @@ class Trial:
     """One configuration of a cell: its number, what was drawn, and a run for each seed."""
 
     number: int
-    drawn: Drawn
+    drawn: Assignment
     configs: tuple[Config, ...]
 
     @cached_property

@@ -1,6 +1,6 @@
-"""Who wins a cell of a search: all configurations are run once, the best again, and one stays.
+"""Ranking of the configurations of a search: all run once, the best again with more seeds.
 
-All runs are blind: nothing that was measured on test nodes is kept, so nothing of it can decide.
+Runs of a search have no test scores, so that test nodes cannot influence the ranking.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphdrop.experiments.store import Record, Store
 
 @dataclass(frozen=True)
 class Standing:
-    """A configuration and those of its runs that are there."""
+    """A configuration with its finished runs."""
 
     trial: Trial
     records: list[Record]
@@ -28,34 +28,34 @@ class Standing:
     @property
     def accuracy(self) -> float:
         """Mean over its runs on the validation nodes; a run that diverged counts as 0."""
-        return statistics.fmean(_figure(record, "accuracy", 0.0) for record in self.records)
+        return statistics.fmean(_score(record, "accuracy", 0.0) for record in self.records)
 
     @property
     def halves(self) -> float | None:
         """The same, on half of the nodes where the other half is best; None where not known."""
         if any(BY_HALVES not in record.get("validation", {BY_HALVES}) for record in self.records):
             return None
-        return statistics.fmean(_figure(record, BY_HALVES, 0.0) for record in self.records)
+        return statistics.fmean(_score(record, BY_HALVES, 0.0) for record in self.records)
 
     @property
     def nll(self) -> float:
         """Mean over its runs on the validation nodes; infinite if one diverged."""
-        return statistics.fmean(_figure(record, "nll", math.inf) for record in self.records)
+        return statistics.fmean(_score(record, "nll", math.inf) for record in self.records)
 
     @property
     def diverged(self) -> bool:
-        """Whether one of its runs did."""
+        """Whether one of its runs diverged."""
         return any("error" in record for record in self.records)
 
 
-def _figure(record: Record, name: str, otherwise: float) -> float:
+def _score(record: Record, name: str, otherwise: float) -> float:
     value = record.get("validation", {}).get(name)
     return otherwise if value is None else float(value)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell stands: its finalists, the best first, as far as runs are there."""
+    """The ranking of a cell: its finalists, the best first, by the finished runs."""
 
     cell: SearchCell
     finalists: list[Standing]
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> Outcome:
-    """How a cell stands with these runs."""
+    """The ranking of a cell by these records."""
     tried = [
         Standing(trial, [records[trial.keys[0]]])
         for trial in cell.trials
@@ -97,7 +97,7 @@ def outcome(search: Search, cell: SearchCell, records: Mapping[str, Record]) -> 
 
 
 def _check_halves(cell: SearchCell, standings: Sequence[Standing]) -> None:
-    """Refuse what has no accuracy by halves, or one of states that it does not keep."""
+    """Raise if the accuracy by halves is missing or does not apply."""
     if any(trial.configs[0].train.select != "accuracy" for trial in cell.trials):
         raise ValueError(
             f'{cell.name}: the score "halves" is of states chosen by their accuracy, but some '
@@ -123,7 +123,7 @@ def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
 
 
 def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int) -> None:
-    """Make the runs of these cells that are missing: of all configurations, then of finalists."""
+    """Make the missing runs of these cells: of all configurations, then of finalists."""
     known = store.records()
     for cell in cells:  # what cannot be compared is better found before hours of runs
         outcome(search, cell, known)
@@ -150,5 +150,5 @@ class _Line(Line):
     @property
     def accuracy(self) -> float | None:
         """The best one on the validation nodes, over single runs."""
-        figures = [_figure(record, "accuracy", 0.0) for record in self.done.values()]
-        return max(figures, default=None)
+        scores = [_score(record, "accuracy", 0.0) for record in self.done.values()]
+        return max(scores, default=None)

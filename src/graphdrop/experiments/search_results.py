@@ -1,4 +1,4 @@
-"""What a search found: a table to look at, and rules that a recipe can take."""
+"""The results of a search: a table, and the best settings as rules for a recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from graphdrop.experiments.display import duration
 from graphdrop.experiments.search import Search
 from graphdrop.experiments.search_ranking import Outcome, Standing
-from graphdrop.experiments.spaces import Drawn, nested, values_of
+from graphdrop.experiments.spaces import Assignment, nested, values_of
 from graphdrop.report.tables import Table
 
 WIDTH = 48
@@ -112,7 +112,7 @@ def _rule(search: Search, outcome: Outcome) -> list[str]:
     return lines
 
 
-def _settings(search: Search, outcome: Outcome, winner: Standing) -> Drawn:
+def _settings(search: Search, outcome: Outcome, winner: Standing) -> Assignment:
     """All that was searched for any row of this method: the rule of one hides another's wholly."""
     cell, config = outcome.cell, winner.trial.configs[0]
     keys = {

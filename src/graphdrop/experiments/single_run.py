@@ -1,4 +1,4 @@
-"""One run from its settings to the record that is kept of it."""
+"""One run, from its settings to its record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
 
 POINTS = 40
-"""A course over the epochs keeps about so many of them."""
+"""The approximate number of epochs that a curve over epochs keeps."""
 STRETCH = 10
 
 
@@ -52,12 +52,12 @@ def run_config(
     blind: bool = False,
     on_epoch: Callable[[int], None] = lambda _: None,
 ) -> Record:
-    """Train, measure, and say what came out; a run that diverged is a result, too.
+    """Train, score and return the record; a diverged run has a record with an error.
 
     Args:
         config: all settings of the run.
-        watch: follow the total variation of every hidden layer.
-        blind: keep no figure but the scores on the validation nodes.
+        watch: record the total variation of every hidden layer during training.
+        blind: keep only the scores on the validation nodes.
         on_epoch: called with the number of every epoch that is done.
     """
     start = time.monotonic()
@@ -124,7 +124,7 @@ def _dataset(settings: DataSettings) -> Dataset:
 
 
 class _Follower(Callback):
-    """Hears of every epoch, and looks at the layers at evaluations if that is asked for."""
+    """Callback: reports epochs, and measures layers at evaluations if `watch` is set."""
 
     smoothing: Smoothing | None = None
 
@@ -158,7 +158,7 @@ class Smoothing:
 
     @torch.no_grad()
     def look(self, epoch: int) -> None:
-        """Measure the present state; what training will draw is left as it is."""
+        """Measure the current state; the random numbers of training are not affected."""
         trainer = self._trainer
         estimator = trainer.engine.estimator
         temperature = None if estimator is None else estimator.temperature
@@ -194,8 +194,8 @@ def kl_course(trainer: Trainer) -> dict[str, Any] | None:
 def seconds_per_epoch(lines: list[dict[str, Any]]) -> float:
     """Time of an epoch without its evaluation: the median over stretches of several epochs.
 
-    So neither what is compiled in the first epochs counts, nor a machine that was busy for a while;
-    and a stretch is long against the milliseconds to which the time is known.
+    The median excludes compilation in the first epochs and times when the machine was busy. Times
+    are known to milliseconds, hence stretches of several epochs.
     """
     pairs = itertools.pairwise(lines)
     times = [b["seconds"] - a["seconds"] for a, b in pairs if "validation" not in b]

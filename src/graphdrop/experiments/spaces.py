@@ -1,4 +1,4 @@
-"""What a search may draw: settings with their values, for all cells or for some of them."""
+"""Search spaces: settings with their values, for all cells or some."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphdrop.config.recipes import Settings
 from graphdrop.experiments.recipe import Filter
 
 Value = bool | int | float | str
-Drawn = dict[str, Value]
+Assignment = dict[str, Value]
 """Values by setting, such as `{"model.dropout": 0.5}`."""
 Bounds = Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)]
 
@@ -26,7 +26,7 @@ class Space(Filter):
     """One of these, all alike."""
     log: dict[str, Bounds] = Field(default_factory=dict)
     """Between these, uniform in the logarithm, to two digits."""
-    together: list[Drawn] = Field(default_factory=list)
+    together: list[Assignment] = Field(default_factory=list)
     """One of these sets of settings, which belong together."""
 
     @model_validator(mode="after")
@@ -35,9 +35,9 @@ class Space(Filter):
             raise ValueError("all sets of `together` need the same settings")
         return self
 
-    def draw(self, *coordinates: object) -> Drawn:
+    def draw(self, *coordinates: object) -> Assignment:
         """A value of every setting, which depends on the coordinates and on nothing else."""
-        drawn: Drawn = {}
+        drawn: Assignment = {}
         for key, values in self.choose.items():
             drawn[key] = values[int(uniform(*coordinates, key) * len(values))]
         for key, (low, high) in self.log.items():
@@ -62,12 +62,12 @@ def uniform(*coordinates: object) -> float:
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def draw(spaces: Iterable[Space], *coordinates: object) -> Drawn:
+def draw(spaces: Iterable[Space], *coordinates: object) -> Assignment:
     """A value of every setting of some spaces; where two have the same, the later one's."""
     return {key: value for one in spaces for key, value in one.draw(*coordinates).items()}
 
 
-def values_of(config: Config, keys: Iterable[str]) -> Drawn:
+def values_of(config: Config, keys: Iterable[str]) -> Assignment:
     """What a run has for some settings."""
     values = config.model_dump(mode="json")
     return {key: values[section][name] for key in keys for section, _, name in [key.partition(".")]}

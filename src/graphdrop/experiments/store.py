@@ -1,4 +1,4 @@
-"""The runs that are done: a file with one JSON line each, which many processes may add to.
+"""Store of finished runs: a file of JSON lines that several processes may append to.
 
 A line is written at once, under a lock, and waited for until the disk has it. A process that is
 killed in the middle leaves at most a last line without its end: readers pass over it and the next
@@ -28,7 +28,7 @@ Course = dict[str, Any]
 
 
 class RunLine(BaseModel):
-    """What a line must have the types of; what it means, `run_config` says."""
+    """The types of a stored record; `run_config` writes it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

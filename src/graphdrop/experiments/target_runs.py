@@ -1,4 +1,4 @@
-"""The runs of a recipe that are there, cell by cell, and a note that says where they come from."""
+"""The finished runs of a target by cell, and a note on their origin."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
 
-Figure = Callable[[Record], float]
-"""Takes a number from a record."""
+RecordValue = Callable[[Record], float]
+"""A function that takes a number from a record."""
 
 
 @cache
@@ -28,13 +28,13 @@ def paper() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CellRuns:
-    """A cell and its finished runs; those that diverged apart."""
+    """A cell with its finished runs, and the number of diverged ones."""
 
     cell: Cell
     records: list[Record]
     diverged: int
 
-    def figures(self, of: Figure) -> list[float]:
+    def values(self, of: RecordValue) -> list[float]:
         """One number of each run."""
         return [of(record) for record in self.records]
 
@@ -71,7 +71,7 @@ class TargetRuns:
         return values
 
     def note(self) -> str:
-        """Where the figures come from: runs, seeds, data, versions and time."""
+        """The origin of the results: runs, seeds, data, versions and time."""
         records = [record for cell in self.cells for record in cell.records]
         if not records:
             return "No run yet."

@@ -1,4 +1,4 @@
-"""`reproduce`: make the runs that a target takes, and render what is there."""
+"""`reproduce`: make the runs of targets, and render their tables and figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TARGETS = (*WITH_RUNS, *WITHOUT_RUNS)
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, beside the target."""
+    """The options of a reproduction."""
 
     recipe: str = "paper"
     runs: int | None = None

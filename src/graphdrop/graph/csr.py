@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CSR:
-    """Compressed rows, and their transpose: a product reads the one, its gradient the other.
+    """A sparse matrix in CSR form together with its transpose, which gradients need.
 
-    Nothing of it ever changes. What is derived from it is therefore worked out once and kept:
-    from the values with this matrix, from the structure (where the entries are) with all matrices
-    that `with_values` has made of one another. `dataclasses.replace` makes one that shares nothing.
+    It is immutable, so that derived results are cached: those of the values for this matrix, those
+    of the structure (positions of entries) for all matrices made by `with_values`.
+    `dataclasses.replace` makes a matrix without a shared cache.
     """
 
     indptr: Tensor
@@ -65,11 +65,11 @@ class CSR:
         return replace(self, value=value, structure_of=self)
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make()` gave when it was first asked for under this key of this matrix."""
+        """The cached result of `make()` under this key, for this matrix."""
         return self._of_values.get(key, make)
 
     def derived_from_structure(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The same for what does not depend on values: `with_values` hands it on."""
+        """The same for results that do not depend on values; `with_values` shares them."""
         return self._of_structure.get(key, make)
 
     @property

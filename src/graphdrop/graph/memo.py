@@ -1,4 +1,4 @@
-"""`Memo`: what has been worked out from something that never changes, each of it once."""
+"""`Memo`: a thread-safe cache of results derived from an immutable object."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Memo:
-    """Results by key, made on first use by one thread while the others wait.
+    """Results by key; the first thread computes a result while the others wait.
 
-    They are made outside of inference mode: a training step may be the next to use them, and save
-    them for its backward pass. A copy of a memo, also by pickle, is an empty one.
+    They are computed outside of inference mode, because a later training step may need them in its
+    backward pass. A copy of a memo, also by pickle, is empty.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Memo:
         self._lock = threading.RLock()  # what is made may ask for something else first
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The result under this key; `make()` on the first call."""
+        """The result for this key, computed by `make()` on the first call."""
         if key not in self._known:
             with self._lock, torch.inference_mode(False), torch.no_grad():
                 if key not in self._known:

@@ -1,4 +1,4 @@
-"""`Normalization`: from the weights of the edges to the matrix that a layer multiplies by."""
+"""`Normalization`: the normalized adjacency matrix from edge weights."""
 
 from enum import StrEnum
 
@@ -11,9 +11,8 @@ from graphdrop.graph.sorting import rows_of
 class Normalization(StrEnum):
     """How the weights A of the edges are normalized.
 
-    D is diagonal and has the row sums, the incoming weight of each destination; 0^-1 and 0^-1/2
-    are 0. A self-loop that is in the data takes the place of that node's entry in I, weight and
-    all.
+    D is the diagonal matrix of row sums, the incoming weight of each destination; 0^-1 and 0^-1/2
+    are 0. A self-loop in the data replaces the node's entry of I.
     """
 
     ROW = "row"
@@ -37,7 +36,7 @@ class Normalization(StrEnum):
 def normalized_weights(
     kind: Normalization, indptr: Tensor, indices: Tensor, weight: Tensor
 ) -> Tensor:
-    """The entries `[E]` of the normalized matrix of a whole graph, worked out in float64."""
+    """The entries `[E]` of the normalized matrix of a whole graph, computed in float64."""
     if kind is Normalization.NONE:
         return weight
     destination = rows_of(indptr)

@@ -1,4 +1,4 @@
-"""Sorting and searching in compressed rows, with no loop over edges."""
+"""Sorting and searching of edges in CSR form, vectorized."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def transpose(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Te
 
 
 def rows_of(indptr: Tensor, entries: int | None = None) -> Tensor:
-    """The row of each entry, `[E]`; their number, where it is known, saves a look at the device."""
+    """The row of each entry, `[E]`; a known number of entries avoids a device synchronization."""
     rows = torch.arange(len(indptr) - 1, dtype=indptr.dtype, device=indptr.device)
     return rows.repeat_interleave(indptr.diff(), output_size=entries)
 

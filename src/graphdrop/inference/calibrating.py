@@ -48,10 +48,10 @@ def calibrate(
 
 @torch.no_grad()
 def apply(calibrator: Calibrator, answer: Predictive | Tensor) -> Predictive | Tensor:
-    """Correct a finished prediction, or the logits of any model: probabilities.
+    """Apply a calibrator to a prediction, or to the logits of any model; returns probabilities.
 
-    It is the mean that is corrected: the parts of its entropy are not known any more, and the
-    prediction says so (``calibrated == "mean"``).
+    Only the mean is calibrated: the parts of the entropy are then undefined, and the prediction has
+    ``calibrated == "mean"``.
     """
     probabilities = torch.softmax(calibrator.correct(_outputs(answer)).double(), -1).mean(0)
     if not isinstance(answer, Predictive):

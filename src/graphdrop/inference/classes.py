@@ -51,7 +51,7 @@ class Predictive(Uncertainty):
 
     @property
     def predicted(self) -> Tensor:
-        """The class that is predicted, ``[nodes]``, by ``decision``."""
+        """The predicted class by ``decision``, ``[nodes]``."""
         return self.vote if self.decision == "vote" else self.classes
 
     @property
@@ -110,10 +110,10 @@ class Predictive(Uncertainty):
 
 
 class ClassSummary:
-    """Running sums of the samples' softmax, classes first: so torch reads whole rows at a time."""
+    """Running sums of the samples' softmax, with classes in the first dimension."""
 
     def __init__(self, first: Tensor, intervals: bool) -> None:
-        """Begin with the logits ``[nodes, classes]`` of the first sample, still to be added."""
+        """Start with the shape of the logits ``[nodes, classes]`` of the first sample."""
         if first.dim() != 2 or first.shape[1] < 2:
             raise ValueError(
                 f"the output has shape {tuple(first.shape)}, but output='classes' takes "
@@ -126,7 +126,7 @@ class ClassSummary:
         self.histogram = Histogram(self.votes) if intervals else None
 
     def add(self, outputs: Sequence[Tensor]) -> None:
-        """Fold in the logits ``[nodes, classes]`` of several samples."""
+        """Add the logits ``[nodes, classes]`` of several samples."""
         logits = torch.stack([one.t() for one in outputs])
         log_probabilities = torch.log_softmax(logits.double(), 1)
         probabilities = log_probabilities.exp()
@@ -137,7 +137,7 @@ class ClassSummary:
         self.moments.add(probabilities)
 
     def finish(self) -> Predictive:
-        """What the samples say together."""
+        """The prediction from all samples."""
         count = self.moments.count
         return Predictive(
             self.moments.mean.float().t().contiguous(),

@@ -1,4 +1,4 @@
-"""A prediction as a person reads it: as a table, and in a notebook."""
+"""Predictions as pandas tables and in notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphdrop.inference.classes import Predictive
 
 SHOWN = 5
-"""Nodes that a notebook shows."""
+"""The number of nodes in a notebook table."""
 
 
 def most_uncertain(uncertainty: Tensor, k: int) -> Tensor:
@@ -40,7 +40,7 @@ def table(columns: Mapping[str, Tensor]) -> pandas.DataFrame:
 
 
 def html_table(answer: Predictive) -> str:
-    """What is predicted for the least certain nodes, as HTML."""
+    """The predictions of the least certain nodes as an HTML table."""
     nodes = answer.most_uncertain(SHOWN)
     probabilities = answer.probabilities.amax(1)
     rows = "".join(

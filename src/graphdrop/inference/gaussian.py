@@ -1,4 +1,4 @@
-"""Numbers with Gaussian noise for every node: mean, and variance in its two parts."""
+"""`GaussianPredictive`: predictive mean, aleatoric and epistemic variance of regression."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ class GaussianPredictive:
 
     All shapes are ``[nodes, targets]``. The variances add up to that of the mixture:
     ``Var[y] = E[sigma^2] + Var[mu]``.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> GaussianPredictive(mean=one, aleatoric=one, epistemic=one, samples=4).variance.tolist()
+        [[2.0]]
     """
 
     mean: Tensor
     """Mean of the samples' means."""
     aleatoric: Tensor
-    """Mean of the samples' variances: the noise, left if the network were known."""
+    """Mean of the samples' variances: the noise of the data."""
     epistemic: Tensor
-    """Variance of the samples' means, over their number: what more data would settle."""
+    """Variance of the samples' means: the uncertainty about the network."""
     samples: int
 
     @property
@@ -39,7 +44,7 @@ class GaussianPredictive:
 
     @property
     def variance(self) -> Tensor:
-        """Of the mixture: both parts together."""
+        """The variance of the mixture, the sum of both parts."""
         return self.aleatoric + self.epistemic
 
     def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
@@ -50,9 +55,9 @@ class GaussianPredictive:
         return self.mean - reach, self.mean + reach
 
     def reject(self, coverage: float = 0.9, by: str = "variance") -> Rejection:
-        """Keep the most certain share of the nodes, and refuse to answer for the others.
+        """Selective prediction: keep the most certain fraction of the nodes, reject the others.
 
-        Of several targets the geometric mean decides, whose order no change of units changes.
+        With several targets their geometric mean decides, which does not depend on units.
 
         Args:
             coverage: the share to keep, above 0 and at most 1; it is met to within one node.
@@ -67,7 +72,7 @@ class GaussianSummary:
     """Running sums of the samples' means and variances."""
 
     def __init__(self, first: Tensor, intervals: bool) -> None:  # noqa: ARG002 - need no samples
-        """Begin with the first sample, means beside log variances, still to be added."""
+        """Start with the shape of the first sample, means then log variances."""
         if first.dim() != 2 or first.shape[1] % 2:
             raise ValueError(
                 f"the output has shape {tuple(first.shape)}, but output='gaussian' takes "
@@ -78,13 +83,13 @@ class GaussianSummary:
         self.noise = torch.zeros_like(self.moments.origin)
 
     def add(self, outputs: Sequence[Tensor]) -> None:
-        """Fold in the outputs ``[nodes, 2 * targets]`` of several samples."""
+        """Add the outputs ``[nodes, 2 * targets]`` of several samples."""
         mean, log_variance = torch.stack(list(outputs)).double().chunk(2, 2)
         self.noise += log_variance.exp().sum(0)
         self.moments.add(mean)
 
     def finish(self) -> GaussianPredictive:
-        """What the samples say together."""
+        """The prediction from all samples."""
         count = self.moments.count
         return GaussianPredictive(
             self.moments.mean.float(),

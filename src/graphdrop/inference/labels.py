@@ -1,4 +1,4 @@
-"""A yes or no in every entry: several labels of a node, or whether there is a link."""
+"""`LabelPredictive`: predictive probabilities of multi-label and link prediction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from graphdrop.inference.uncertainty import Uncertainty
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPredictive(Uncertainty):
-    """The probability of a yes in every entry of a network's output, from Monte Carlo samples.
+    """Predictive probability of every label or link, estimated by Monte Carlo samples.
 
     All shapes are that of the output: ``[nodes, labels]``, ``[links]``.
+
+    Example:
+        >>> zeros = torch.zeros(1, 2)
+        >>> LabelPredictive(torch.tensor([[0.9, 0.2]]), zeros, zeros, samples=4).labels.tolist()
+        [[True, False]]
     """
 
     probabilities: Tensor
@@ -40,7 +45,7 @@ class LabelPredictive(Uncertainty):
 
     @property
     def labels(self) -> Tensor:
-        """Where yes is more likely than no, as bools."""
+        """Whether the probability is above one half, as bools."""
         return self.probabilities > 0.5
 
     @property
@@ -60,13 +65,13 @@ class LabelSummary:
     """Running sums of the samples' sigmoid."""
 
     def __init__(self, first: Tensor, intervals: bool) -> None:
-        """Begin with the logits of the first sample, of any shape, still to be added."""
+        """Start with the shape of the logits of the first sample."""
         self.moments = Moments(torch.sigmoid(first.double()))
         self.entropy = torch.zeros_like(self.moments.origin)
         self.histogram = Histogram(first) if intervals else None
 
     def add(self, outputs: Sequence[Tensor]) -> None:
-        """Fold in the logits of several samples."""
+        """Add the logits of several samples."""
         logits = torch.stack(list(outputs)).double()
         yes = torch.sigmoid(logits)
         for sign in (logits, -logits):
@@ -76,7 +81,7 @@ class LabelSummary:
         self.moments.add(yes)
 
     def finish(self) -> LabelPredictive:
-        """What the samples say together."""
+        """The prediction from all samples."""
         count = self.moments.count
         return LabelPredictive(
             self.moments.mean.float(),

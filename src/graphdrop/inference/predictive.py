@@ -1,6 +1,6 @@
-"""``predict``: sample a network several times and sum up what the samples say.
+"""``predict``: Monte Carlo prediction with uncertainty.
 
-Samples are folded in a few at a time, so memory does not grow with their number.
+Samples are summed a few at a time, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ Item = TypeVar("Item")
 Decoder = Callable[[Tensor], Tensor]
 
 PREDICTION_STEP = 1 << 62
-"""Prediction draws from steps that no training reaches."""
+"""The step number of prediction draws, beyond all steps of training."""
 FOLDED_NUMBERS = 1 << 18
-"""At most so many numbers are folded in at once, but at least one sample's."""
+"""The largest number of values that are summed at once, but at least one sample."""
 SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
     "classes": ClassSummary,
     "labels": LabelSummary,
     "gaussian": GaussianSummary,
 }
-"""What an output can be, and how its samples are summed up."""
+"""The summary of samples for each kind of output."""
 
 
 class NotFiniteError(ValueError):
-    """A prediction that has infinite or undefined numbers in it."""
+    """A prediction contains infinite or NaN values."""
 
 
 class Options(TypedDict, total=False):
-    """What `predict` takes whatever the output is."""
+    """The options of `predict` for every kind of output."""
 
     masks: Masks | None
     temperature: float | None
@@ -186,7 +186,7 @@ def _finished(
     settings: PredictionDefaults,
     calibrator: Calibrator | None,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
-    """The answer with how it was made, and with corrected variances where it has some."""
+    """The prediction with its decision rule, and with calibrated variances for regression."""
     if isinstance(answer, Predictive):
         made: Literal["samples"] | None = None if calibrator is None else "samples"
         # votes do not follow tempered probabilities: the class shown is the likeliest one
@@ -206,7 +206,7 @@ def settled(
     masks: Masks | None = None,
     temperature: float | None = None,
 ) -> PredictionDefaults:
-    """What the model carries, and over it what was given; nothing is left open."""
+    """The model's prediction defaults, replaced by the given arguments."""
     own, trained = engine.defaults, engine.estimator
     trained_temperature = None if trained is None else trained.temperature
     chosen = masks or ("relaxed" if temperature is not None else own.masks)
@@ -252,7 +252,7 @@ def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
 
 
 def _why_not_finite(model: nn.Module, data: Any) -> str:
-    """What is wrong with a model or with data whose outputs are not numbers."""
+    """The cause of outputs that are not finite: the model or the data."""
     for name, tensor in model.state_dict().items():
         if not bool(torch.isfinite(tensor).all()):
             return f"the model's {name} is not finite: train it again, or load another state"
@@ -275,7 +275,7 @@ def _joined(parts: tuple[Tensor, ...]) -> Tensor:
 def summed_up(
     outputs: Iterator[Tensor], output: str, intervals: bool
 ) -> Predictive | LabelPredictive | GaussianPredictive:
-    """What samples say together; they are read as they come, and none is kept."""
+    """The summary of samples, which are read one by one and not stored."""
     first = next(outputs)
     summary = SUMMARIES[output](first, intervals)
     summary.add([first])

@@ -1,4 +1,4 @@
-"""Selective prediction: which answers are kept when the most uncertain ones may be refused."""
+"""Selective prediction: reject the most uncertain predictions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from graphdrop.metrics.inputs import check_fraction, check_scores, count_at_leas
 
 
 class Rejection(NamedTuple):
-    """What is kept, and how uncertain it may be."""
+    """The kept rows, and the threshold of their uncertainty."""
 
     kept: Tensor
     """A bool for every row, `[n]`, `ceil(coverage * n)` of them true."""
     threshold: float
-    """The largest uncertainty among the kept; chosen on some nodes, it may be used on others."""
+    """The largest uncertainty among the kept rows; it can be applied to other nodes."""
     by: str
     """The uncertainty that decided."""
 
 
 def most_certain(uncertainties: Mapping[str, Tensor], by: str, coverage: float) -> Rejection:
-    """Keep a share of the rows, the most certain first; of equally certain ones the first.
+    """Keep a fraction of the rows, the most certain first; ties by position.
 
     Args:
         uncertainties: `[n]` each, by name.

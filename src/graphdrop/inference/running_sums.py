@@ -12,18 +12,18 @@ BINS = 1024
 class Moments:
     """Mean and spread over samples, in float64, summed around the first sample.
 
-    Nothing cancels, however close the samples are to each other.
+    There is no cancellation for samples that are close to each other.
     """
 
     def __init__(self, origin: Tensor) -> None:
-        """Begin near the values of the first sample, which is still to be added."""
+        """Start around the values of the first sample, which is not added yet."""
         self.origin = origin
         self.count = 0
         self.shift = torch.zeros_like(origin)
         self.squares = torch.zeros_like(origin)
 
     def add(self, values: Tensor) -> None:
-        """Fold in `[samples, ...]`, whose memory is used up."""
+        """Add `[samples, ...]`, which is overwritten."""
         self.count += len(values)
         difference = values.sub_(self.origin)
         self.shift += difference.sum(0)
@@ -70,6 +70,6 @@ def central_interval(counts: Tensor | None, samples: int, level: float) -> tuple
 
 
 def check_level(level: float) -> None:
-    """Raise unless an interval can hold this share."""
+    """Raise if this is not a probability between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level is {level}; it takes a number between 0 and 1.")

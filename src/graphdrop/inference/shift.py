@@ -1,4 +1,4 @@
-"""Whether a graph is the one that a model was calibrated on, and how far another one is from it."""
+"""Detection of a shift between the graph of the calibration and another graph."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 from graphdrop.nn.defaults import PredictionDefaults
 
 FAR = 0.25
-"""A mean that differs by this share, in units of the calibration graph's, is called a shift."""
+"""A relative difference of a mean above this is reported as a shift."""
 
 
 class CalibrationShiftWarning(UserWarning):
-    """A calibrated model predicts on another graph than it was calibrated on."""
+    """A calibrated model predicts on a different graph than it was calibrated on."""
 
 
 def described(data: Any) -> dict[str, float]:
-    """A few figures of a graph: its sizes, the mean and spread of features, and the degrees."""
+    """Properties of a graph: sizes, mean and deviation of features, degrees."""
     x, edges = data.x, data.edge_index
     nodes = int(x.shape[0])
     values = x.values() if isinstance(x, Tensor) and x.layout is torch.sparse_csr else x
@@ -37,7 +37,7 @@ def described(data: Any) -> dict[str, float]:
 
 
 def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
-    """Say that a calibrator may not transfer where the graph is another one."""
+    """Warn that a calibrator may not transfer to a different graph."""
     known = settings.calibrated_on
     if (
         known is None

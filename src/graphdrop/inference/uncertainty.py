@@ -1,4 +1,4 @@
-"""What probabilities from Monte Carlo samples leave open, whatever they are probabilities of."""
+"""Uncertainty of predictive probabilities: total, aleatoric, epistemic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphdrop.inference.running_sums import central_interval
 
 
 class Uncertainty(ABC):
-    """The parts of an entropy, intervals and rejection, for classes and for labels alike."""
+    """Base class of `Predictive` and `LabelPredictive`: entropy, intervals, rejection."""
 
     expected_entropy: Tensor
     samples: int
@@ -20,7 +20,7 @@ class Uncertainty(ABC):
     @property
     @abstractmethod
     def entropy(self) -> Tensor:
-        """Entropy of the mean probabilities, in nats: the whole uncertainty."""
+        """Entropy of the mean probabilities, in nats: the total uncertainty."""
 
     @property
     @abstractmethod
@@ -29,12 +29,12 @@ class Uncertainty(ABC):
 
     @property
     def aleatoric(self) -> Tensor:
-        """What is left if the network were known: the mean of the samples' entropies."""
+        """Aleatoric uncertainty: the mean entropy of the samples."""
         return self.expected_entropy
 
     @property
     def epistemic(self) -> Tensor:
-        """Mutual information between the label and the network: what more data would settle."""
+        """Epistemic uncertainty: the mutual information between label and network."""
         return (self.entropy - self.expected_entropy).clamp_min(0.0)
 
     def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
@@ -45,9 +45,9 @@ class Uncertainty(ABC):
     """The uncertainty that was best at finding errors on validation nodes, if that is known."""
 
     def reject(self, coverage: float = 0.9, by: str | None = None) -> Rejection:
-        """Keep the most certain share of the rows, and refuse to answer for the others.
+        """Selective prediction: keep the most certain fraction of the rows, reject the others.
 
-        A row with several labels is as uncertain as its labels together: their sum.
+        The uncertainty of a row with several labels is their sum.
 
         Args:
             coverage: the share to keep, above 0 and at most 1; it is met to within one row.

@@ -1,4 +1,4 @@
-"""Aggregation over the edges of a graph under a mask that is drawn, not stored."""
+"""Aggregation over edges with random masks that are computed on the fly, not stored."""
 
 from graphdrop.kernels.aggregate import Backend, aggregate
 from graphdrop.kernels.buffers import in_huge_pages, release_memory

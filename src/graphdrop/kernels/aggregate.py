@@ -1,4 +1,4 @@
-"""``aggregate``: the one entry point to the masked neighbourhood sum."""
+"""``aggregate``: the masked sum over neighbours, by the fused or the reference backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphdrop.kernels import cpu, reference, tabled
 
 
 class Backend(StrEnum):
-    """Which code computes the sum; both draw the same masks."""
+    """The backend that computes the sum; all draw the same masks."""
 
     AUTO = "auto"
     """The fused kernel for float32 on the CPU, the reference elsewhere."""
@@ -31,7 +31,7 @@ class Backend(StrEnum):
 def aggregate(
     graph: CSR, x: Tensor, mask: Mask | None = None, *, backend: Backend | str = Backend.AUTO
 ) -> Tensor:
-    r"""Sum the features of each node's in-neighbours under a random mask.
+    r"""Masked aggregation: the weighted sum over in-neighbours, the inner sum of eq. (6).
 
     .. math:: y_v = \sum_{u \to v} \hat A_{vu} \, z_{vu} \odot x_u
 
@@ -84,7 +84,7 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
 
 
 def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:
-    """Whether the fused kernel takes these."""
+    """Whether the fused kernel supports these arguments."""
     return (
         x.dtype == torch.float32
         and graph.value.dtype == torch.float32
@@ -122,7 +122,7 @@ def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
 
 
 def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
-    """Normalize what the mask leaves: ``N(A * Z)`` in place of ``N(A) * Z``.
+    """Masks before normalization: ``N(A * Z)`` instead of ``N(A) * Z``.
 
     The identity is added after masking, so self-loops are always kept. The degrees are the row
     sums of the masked matrix, one for every node and block, and carry their gradient.
@@ -158,7 +158,7 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
 
 
 def _times(x: Tensor, factors: Tensor) -> Tensor:
-    """``x`` times a factor for every row and block of features."""
+    """``x`` times a factor per row and block of features."""
     (rows, features), blocks = x.shape, factors.shape[1]
     if (
         blocks and features % blocks == 0

@@ -1,9 +1,8 @@
-"""Room for large results: huge pages, kept when a result is dropped and used for the next one.
+"""A memory pool for large results, in huge pages.
 
-A step over a million nodes makes and drops results of half a gigabyte each. Asking the system for
-fresh pages every time takes a quarter of that step. A mapping here is lent to a tensor, comes back
-when the last view of it is gone, and is lent again; while it lies idle the system may take its
-pages, should they be needed elsewhere.
+A step over a million nodes allocates and frees results of half a gigabyte each, and new pages from
+the system take a quarter of its time. The pool reuses memory mappings: a mapping belongs to a
+tensor until its last view is deleted. The system may reclaim the pages of unused mappings.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import torch
 from torch import Tensor
 
 LEAST_BYTES = 1 << 24
-"""Smaller results are left to torch: malloc keeps their memory by itself."""
+"""Smaller results are allocated by torch, whose allocator reuses memory by itself."""
 HUGE_PAGE = 1 << 21
 
 
 class Pool:
-    """Mappings lent to tensors; never more bytes than were lent at once at the peak."""
+    """A pool of mappings; it never holds more bytes than were in use at the peak."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +32,7 @@ class Pool:
         self._lent = self._peak = 0
 
     def empty(self, rows: int, features: int) -> Tensor:
-        """A float32 matrix that holds whatever was there."""
+        """An uninitialized float32 matrix."""
         mapping = self._take(4 * rows * features)
         address = np.frombuffer(mapping, np.uint8).ctypes.data
         lease = np.frombuffer(mapping, np.float32, rows * features, -address % HUGE_PAGE)
@@ -42,14 +41,14 @@ class Pool:
         return torch.from_numpy(lease)
 
     def release(self) -> None:
-        """Give idle memory back to the system."""
+        """Return unused memory to the system."""
         with self._lock:
             self._collect()
             self._idle.clear()
             self._peak = self._lent
 
     def sizes(self) -> tuple[int, int]:
-        """Bytes that are lent, and bytes that lie idle."""
+        """Bytes in use, and unused bytes."""
         with self._lock:
             self._collect()
             return self._lent, sum(map(len, self._idle))
@@ -90,10 +89,10 @@ _pool = Pool()
 
 
 def empty(rows: int, features: int) -> Tensor:
-    """Room for a result; in huge pages where it is large and the system has them.
+    """An uninitialized matrix, in huge pages if it is large and the system has them.
 
-    Rows are read in no order, so with small pages most reads of a large matrix also miss the
-    table that finds the page.
+    Rows are read in random order, so that with small pages most reads of a large matrix miss the
+    translation lookaside buffer.
     """
     if 4 * rows * features < LEAST_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(rows, features)
@@ -103,8 +102,8 @@ def empty(rows: int, features: int) -> Tensor:
 def in_huge_pages(x: Tensor) -> Tensor:
     """A copy of a float32 matrix in huge pages, where the system has them.
 
-    Worth it once for the features of a graph with a million nodes: the sum over their neighbours
-    then takes two thirds of the time.
+    For the features of a graph with a million nodes the sum over neighbours then takes two thirds
+    of the time.
     """
     if x.dim() != 2 or x.dtype != torch.float32 or not x.is_cpu:
         raise ValueError(
@@ -115,8 +114,8 @@ def in_huge_pages(x: Tensor) -> Tensor:
 
 
 def release_memory() -> None:
-    """Give the memory of large results that are gone back to the system.
+    """Return the memory of deleted large results to the system.
 
-    It is otherwise kept for the results to come, at most as much as was in use at once.
+    Otherwise it is kept for later results.
     """
     _pool.release()

@@ -1,7 +1,6 @@
 """Channels and rules: which features share a draw, and how a draw becomes a multiplier.
 
-They are named tuples because Numba knows a named tuple by its type: the type picks the code, the
-fields bring the numbers.
+They are named tuples, because Numba compiles separate code for each type of named tuple.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class EightBlocks(NamedTuple):
 
 
 EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
-"""Types of their own, since the number of blocks decides the code."""
+"""Separate types, because the code depends on the number of blocks."""
 
 
 class Blocks(NamedTuple):
@@ -68,13 +67,13 @@ class Lanes(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """Multiply by one number, whatever is drawn."""
+    """Multiply by a constant."""
 
     scale: Any
 
 
 class ConstantPerEdge(NamedTuple):
-    """Multiply by a number for every edge."""
+    """Multiply by a constant per edge."""
 
     scale: Any
 

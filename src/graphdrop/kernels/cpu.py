@@ -1,7 +1,8 @@
-"""The fused backend: one pass over the edges, masks drawn in registers, as a torch custom op.
+"""The fused CPU backend: one pass over the edges, with masks computed in registers.
 
-``graphdrop::aggregate`` takes tensors only, the key among them, so a new step is a new value and
-never a new compilation. Its backward pass runs over the transpose and draws the mask again.
+It is the torch custom op ``graphdrop::aggregate``. All its arguments are tensors, the key too, so
+that a new step needs no compilation. The backward pass runs over the transpose and computes the
+mask again.
 """
 
 # ruff: noqa: PLR0917 - a custom op takes its tensors one by one
@@ -21,11 +22,11 @@ from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Options, Pass, array, options_of
 
 COLDEST, COLDEST_PER_EDGE, COLDEST_PER_EDGE_OF_TOP_BITS = 0.02, 0.14, 0.12
-"""Temperatures of concrete masks that the loops take; see ``supports``."""
+"""The lowest temperatures of concrete masks that the loops support; see ``supports``."""
 
 
 def supports(mask: Mask) -> bool:
-    """Whether the factors of a concrete mask are finite in the types that the loops keep them in.
+    """Whether the factors of a concrete mask are finite in the types of the loops.
 
     At lower temperatures a factor of float32 (one logit per edge) or float64 overflows: sooner
     where all bits of a draw are read, of which the extreme ones have the larger factors.
@@ -63,10 +64,10 @@ def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether nobody is looking, so that the way through the dispatcher can be saved.
+    """Whether the op can be called directly, without torch's dispatcher.
 
-    It takes half as long as the sum itself on a graph like Cora. A compiler, a profiler or a
-    tracer, whose tensors are of a type of its own, gets the registered op.
+    The dispatcher takes half as long as the sum on a graph like Cora. Compilers, profilers, tracers
+    and tensor subclasses need the registered op.
     """
     return (
         type(x) in (Tensor, torch.nn.Parameter)
@@ -76,7 +77,7 @@ def is_plain(x: Tensor) -> bool:
 
 
 def _structure(graph: CSR) -> list[Tensor]:
-    """A graph as a list of tensors: what the forward loop reads, then what the backward reads."""
+    """A graph as a list of tensors: those of the forward loop, then those of the backward loop."""
     return graph.derived("fused structure", lambda: _tensors(graph))
 
 
@@ -94,7 +95,7 @@ def _tensors(matrix: CSR) -> list[Tensor]:
 
 
 class _WithPasses(list[Tensor]):
-    """A structure that keeps its passes: making them takes as long as a small graph's sum."""
+    """A structure with cached passes, whose construction takes as long as a small graph's sum."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__(tensors)
@@ -102,7 +103,7 @@ class _WithPasses(list[Tensor]):
 
 
 def plain_structure(graph: CSR) -> _WithPasses:
-    """A graph as a list of tensors, with the passes that have been made over it."""
+    """A graph as a list of tensors, with its cached passes."""
     return graph.derived("fused passes", lambda: _WithPasses(_structure(graph)))
 
 

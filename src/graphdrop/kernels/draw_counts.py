@@ -1,6 +1,6 @@
-"""The fused loop that counts draws: each is made in registers, compared, added and forgotten.
+"""The fused loop that counts draws, for the gradients of ARM and similar estimators.
 
-All sums are of integers, hence exact: they do not depend on the order of work, and so neither on
+Draws are computed in registers and not stored. Sums are of integers, hence exact and independent of
 the number of threads.
 """
 

@@ -1,4 +1,4 @@
-"""The fused loops over rows, compiled by Numba for the host at first use and kept on disk.
+"""The fused loops over rows, compiled by Numba at first use and cached on disk.
 
 One row is summed in registers, in runs of at most ``RUN`` edges so that the rounding of a hub's
 sum does not grow with its degree. A row is summed by one thread in the order of its edges: the
@@ -39,14 +39,14 @@ _RANK = np.uint64(draws.RANK_MULTIPLIER)
 _SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
 
 TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS, FAR = 1, 2, 4, 8, 16
-"""Flags: rows are sources; one draw for both directions; draws of the source; loops unmasked; rows
-come from memory, so that it pays to ask for them in advance."""
+"""Flags: rows are sources; one draw for both directions; draws of the source; self-loops unmasked;
+rows are not in the cache, so that prefetching helps."""
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels live: a folder per version of their source, never a stale one.
+    """The folder of compiled kernels, one per version of their source.
 
-    It lies in a folder that only this user can enter, since whatever is in it is run.
+    Only this user has access to it, because its contents are executed.
     """
     modules = (draws.generator, draws.rule, channels, lanes, multipliers, tiles)
     files = [*(str(module.__file__) for module in modules), __file__]
@@ -112,7 +112,7 @@ def _visit(
     stride: Any,
     first: Any,
 ) -> Any:
-    """An edge's bits, where its row of ``x`` begins, and whether it is a loop that is kept."""
+    """An edge's bits, the offset of its row of ``x``, and whether it is an unmasked self-loop."""
     if flags & FAR:
         ahead = np.intp(indices[min(edge + AHEAD, np.intp(indices.size - 1))])
         prefetch(source, ahead * stride + first, vectors)

@@ -1,4 +1,4 @@
-"""What a connection is multiplied by: a draw turned into a mask, in vector code.
+"""Multipliers of connections: the values of a mask from draws, in vector code.
 
 The code is picked from the *types* of two named tuples: the channel (which features share a draw)
 and the rule (how a draw becomes a multiplier). All of it is resolved when a kernel is compiled;
@@ -115,7 +115,7 @@ class _Emitter:
         return self.rule in (Concrete, ConcretePerSample, ConcretePerEdge)
 
     def _find_table(self, edge: Any) -> None:
-        """Where the table of this edge or sample begins, and which bits of a draw it reads."""
+        """The offset of the table of this edge or sample, and the bits of a draw that it reads."""
         builder, table = self.builder, self.rule_fields["table"]
         if self.rule is ConcretePerEdge:
             whole = builder.trunc(self._per_edge("whole", edge), I1)

@@ -1,4 +1,4 @@
-"""One pass over the edges: a mask's options turned into what the compiled loops take."""
+"""One pass over the edges: the arguments of the compiled loops, from the options of a mask."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def options_of(mask: Mask, features: int) -> tuple[int, ...]:
 
 
 class _Process:
-    """What this process has done so far; a fork inherits threads that are not there."""
+    """The state of this process; after a fork the threads of the parent do not exist."""
 
     started = False
     child = False
@@ -72,14 +72,14 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def array(tensor: Tensor) -> NDArray[Any]:
-    """The numbers of a tensor as the loops take them, copied only if they must be."""
+    """A tensor as the array that the loops read, copied only if necessary."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     return tensor.numpy() if tensor.is_contiguous() else tensor.contiguous().numpy()
 
 
 class Pass:
-    """What passes over one graph with masks of one form have in common.
+    """The shared part of passes over one graph with masks of one form.
 
     ``arrays`` are those of one direction: ``Graph``'s, or the transposed ones.
     """
@@ -158,7 +158,7 @@ class Pass:
         return channels.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))
 
     def _mirrored(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
-        """The threshold, and what stands above and below it."""
+        """The threshold, and the multipliers above and below it."""
         if self.antithetic:  # k -> 65535 - k: the draws below the mirrored threshold are kept
             return (1 << draws.DRAW_BITS) - threshold, _ZERO, _ONE
         return threshold, _ONE, _ZERO
@@ -258,7 +258,7 @@ def _channel(features: int, blocks: int, start: int, width: int) -> Any:
 
 
 def one_at_a_time() -> AbstractContextManager[Any]:
-    """A lock where the threading layer cannot take two calls at once (only workqueue cannot)."""
+    """A lock, if the threading layer does not support concurrent calls (workqueue does not)."""
     if not _Process.concurrent:
         try:
             _Process.concurrent = numba.threading_layer() != "workqueue"
@@ -268,7 +268,7 @@ def one_at_a_time() -> AbstractContextManager[Any]:
 
 
 def enter() -> None:
-    """Follow torch's thread count, and say so once when kernels have to be compiled first."""
+    """Use torch's number of threads; log once if kernels must be compiled first."""
     if _Process.forked:
         raise RuntimeError(
             "the fused kernel ran in the parent before this process was forked, and its threads "

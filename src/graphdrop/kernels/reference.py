@@ -1,7 +1,7 @@
 """The reference backend: plain torch, differentiable, on any device and in any float type.
 
-It materializes masks, one run of edges at a time, and forgets them: the backward pass computes a
-run again. It is the truth in tests, and the path for devices without a fused kernel.
+It computes masks for a range of edges at a time and does not store them; the backward pass computes
+them again. Tests compare with it, and devices without a fused kernel use it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def materialize(
     edges: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The mask itself, ``[edges, features]``: for tests, pictures and small graphs."""
+    """The mask as a matrix ``[edges, features]``, for tests, figures and small graphs."""
     device = graph.indices.device
     if edges is None:
         edges = torch.arange(graph.num_edges, device=device)

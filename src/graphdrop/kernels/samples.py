@@ -1,7 +1,7 @@
-"""Several masks in one walk over the edges, as the samples of a prediction take them.
+"""Several masks in one loop over the edges, for the Monte Carlo samples of a prediction.
 
-One call serves them all, and where they share their input each row of it is fetched once. The bias
-and the relu that may follow are applied before a result leaves the registers.
+If samples share their input, each of its rows is read once. Bias and relu can be applied while the
+result is in registers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def aggregate_samples(
 
 
 def _together(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> bool:
-    """Whether the fused loop can take these masks in one walk."""
+    """Whether the fused loop supports these masks in one call."""
     shapes = {x.shape for x in inputs}
     forms = {options_of(mask, inputs[0].shape[1]) for mask in masks}
     return len(shapes) == len(forms) == 1 and all(

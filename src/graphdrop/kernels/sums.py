@@ -1,7 +1,7 @@
 """``draw_sums``: exact sums over the distinct draws that a masked pass reads.
 
-They are all that an estimator such as ARM needs to know of a layer. A draw that several edges
-share counts once; one that no edge reads does not count.
+Gradient estimators such as ARM need them. A draw that several edges share counts once; draws that
+no edge reads do not count.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from graphdrop.kernels.tiles import LANES
 class DrawSums:
     """Sums over distinct draws ``k``, int64: scalars, or one entry per edge for local rates.
 
-    They are those of the pass that is not antithetic, whichever of the two they are asked of.
+    They belong to the pass that is not antithetic, also for an antithetic mask.
     """
 
     count: Tensor
-    """How many draws there are."""
+    """The number of draws."""
     total: Tensor
     """The sum of the 16-bit draws ``k``."""
     kept: Tensor
-    """How many keep their connection: ``k >= threshold``."""
+    """The number of draws that keep their connection, ``k >= threshold``."""
     kept_opposite: Tensor
-    """How many keep it in the antithetic pass: ``65535 - k >= threshold``."""
+    """The number that keep it in the antithetic pass, ``65535 - k >= threshold``."""
     threshold: Tensor
     """How many of the 65536 values of ``k`` drop a connection."""
 
@@ -104,7 +104,7 @@ def _check(graph: Graph, mask: Mask) -> None:
 
 
 def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
-    """What a mask before normalization reads: never loops, and the whole rows of its degrees."""
+    """The edges that a mask before normalization reads: whole rows, no self-loops."""
     mask = replace(mask, self_loops=False, before_normalization=False)
     if graph.parent is None or graph.normalization in (Normalization.NONE, Normalization.ROW):
         return graph, mask
@@ -148,7 +148,7 @@ def _read(graph: Graph, mask: Mask) -> _Read:
 
 
 def distinct_edges(graph: Graph, mask: Mask) -> Tensor:
-    """The numbers of some edges that between them read every draw of the mask just once."""
+    """The numbers of edges that together read every draw of the mask exactly once."""
     masked = torch.ones_like(graph.self_loop) if mask.self_loops else ~graph.self_loop
     if mask.sharing is Sharing.SOURCE:
         edges = graph.t_edge.long()
@@ -179,7 +179,7 @@ def _reference(graph: Graph, mask: Mask, features: int, read: _Read, threshold: 
 
 
 def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Tensor) -> Tensor:
-    """The same, without ever storing a draw."""
+    """The same by the fused loop, without storing draws."""
     count = mask.draws_per_edge(features)
     per_edge = threshold.dim() == 1
     sums = np.zeros((draw_counts.CHUNKS, 3), dtype=np.int64)

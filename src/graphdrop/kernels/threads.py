@@ -1,4 +1,4 @@
-"""Waiting on a busy machine: OpenMP's threads go to sleep there instead of spinning.
+"""Passive waiting of OpenMP threads on a busy machine.
 
 A thread that has done its share of a loop spins until the others have done theirs. That is the
 fastest way on a free machine. On a busy one the others may not be running at all, and the thread
@@ -19,11 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 CHOSEN_BY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-"""Variables by which a user says how threads wait; then it stays as it was said."""
+"""Environment variables that configure waiting; if one is set, nothing is changed."""
 BUSY_SHARE = 0.05
-"""A machine is busy where a thread that could run waits for a processor this share of the time."""
+"""A machine is busy if a runnable thread waits for a processor this fraction of the time."""
 BUSY_SECONDS, FREE_SECONDS = 0.1, 1.0
-"""How long that share is measured before threads stop spinning, and before they spin again."""
+"""The measuring times before threads stop spinning and before they spin again."""
 
 
 class CrowdedTeams:
@@ -53,13 +53,13 @@ class CrowdedTeams:
         self._end.wait()
 
     def release(self) -> None:
-        """Let the threads end, so that others spin again."""
+        """End the extra threads, so that others spin again."""
         self._end.set()
         self._thread.join()
 
 
 class Waiting:
-    """Decides now and then how OpenMP's threads wait, by how long the caller's thread was queued.
+    """Chooses how OpenMP's threads wait, by how long the calling thread was queued.
 
     Args:
         queued: the seconds that the calling thread has waited for a processor since it began, or
@@ -83,7 +83,7 @@ class Waiting:
         return self._teams is not None
 
     def look(self) -> None:
-        """Measure, if it is time to; called before every loop, so it must cost next to nothing."""
+        """Measure from time to time; called before every loop, hence cheap."""
         now = self._clock()
         since, before = getattr(self._sample, "last", (-FREE_SECONDS, None))
         if now - since < (FREE_SECONDS if self.asleep else BUSY_SECONDS):

@@ -1,4 +1,4 @@
-"""Measures of predictions and of hidden layers: functions, and torchmetrics classes over batches.
+"""Metrics of predictions and hidden layers: functions, and torchmetrics classes over batches.
 
 Every class agrees with the function it is named after, for any split into batches in any order.
 (torchmetrics drops the dimension of a result that holds a single number.)

@@ -1,4 +1,4 @@
-"""Calibration: whether predictions made with confidence 0.8 are right 80 % of the time."""
+"""Calibration error and reliability diagrams: confidence against accuracy."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Binning(StrEnum):
 
 
 class CalibrationNorm(StrEnum):
-    """How the bins' gaps between accuracy and confidence become one number."""
+    """The reduction of the differences between accuracy and confidence over bins."""
 
     EXPECTED = "expected"
     """Mean over the examples: ECE."""
@@ -45,7 +45,7 @@ def reliability(
     bins: int = 15,
     binning: Binning | str = Binning.EQUAL_WIDTH,
 ) -> ReliabilityBins:
-    """What a reliability diagram shows: the accuracy of predictions of like confidence.
+    """The bins of a reliability diagram: mean confidence and accuracy by confidence.
 
     With equal mass, examples of equal confidence that straddle two bins count with their group's
     accuracy in both, so the bins do not depend on the order of the examples.
@@ -55,6 +55,11 @@ def reliability(
         labels: true class ids `(n,)`.
         bins: how many bins.
         binning: equal width or equal mass.
+
+    Example:
+        >>> bins = reliability(torch.tensor([[0.75, 0.25]]), torch.tensor([0]), bins=2)
+        >>> bins.accuracy[1].item(), bins.confidence[1].item()
+        (1.0, 0.75)
     """
     binning = choose(Binning, binning, "binning")
     return fill(*_top_class(probabilities, labels), check_bins(bins), binning)
@@ -170,7 +175,7 @@ def gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
 
 
 def check_bins(bins: int) -> int:
-    """A number of bins, or an error that says so."""
+    """The number of bins; raises if it is invalid."""
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"bins is {bins!r}; it takes a whole number of at least 1, such as 15")
     return bins

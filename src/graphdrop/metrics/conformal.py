@@ -1,4 +1,4 @@
-"""Split conformal prediction: sets of classes that hold the true one at a chosen rate."""
+"""Split conformal prediction: sets of classes with a guaranteed coverage."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from graphdrop.metrics.inputs import check_labels, check_probabilities, choose, 
 
 
 class ConformalScore(StrEnum):
-    """How strange a class is for an example."""
+    """The nonconformity score of a class."""
 
     LAC = "lac"
     """`1 - p_c`: the smallest sets on average, at times empty."""
@@ -58,6 +58,12 @@ class SplitConformal:
             score: LAC or APS.
             generator: makes APS count a random part of a class's own probability, for sets that are
                 not larger than they need to be; without it the whole of it counts.
+
+        Example:
+            >>> probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
+            >>> sets = SplitConformal.fit(probabilities, torch.tensor([0, 1, 0]), coverage=0.5)
+            >>> sets.prediction_sets(torch.tensor([[0.95, 0.05]])).tolist()
+            [[True, False]]
         """
         if not 0 < coverage < 1:
             raise ValueError(

@@ -1,8 +1,8 @@
-"""The floor of a calibration error: what a forecaster that is never wrong about itself would show.
+"""The calibration error of a perfectly calibrated forecast on a finite number of nodes.
 
-With few nodes the share of right answers in a bin differs from its probability by chance alone, so
-that the calibration error of a perfect forecaster is above 0. It is simulated: labels are drawn
-from the forecast, on the calibration nodes and on the test nodes, and the calibrator is refitted.
+With few nodes the accuracy in a bin differs from its confidence by chance, so that even a perfectly
+calibrated forecast has an error above 0. The error is simulated: labels of calibration and test
+nodes are sampled from the forecast, and the calibrator is fitted again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gap between training and test accuracy: how much of the fit does not carry over."""
+"""The generalization gap: training accuracy minus test accuracy."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ def accuracy_gap(
     *,
     predictions: Tensor | None = None,
 ) -> Tensor:
-    """Accuracy on the training nodes less accuracy on the test nodes.
+    """Generalization gap: accuracy on the training nodes minus accuracy on the test nodes.
 
-    Labels outside the two masks are not looked at.
+    Labels outside the two masks are not read.
 
     Args:
         probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.

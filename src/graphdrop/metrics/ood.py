@@ -1,4 +1,4 @@
-"""Telling out-of-distribution examples from the others by their uncertainty."""
+"""Out-of-distribution detection by uncertainty: AUROC and AUPR."""
 
 from typing import Any
 
@@ -11,13 +11,17 @@ from graphdrop.metrics.inputs import check_flags, check_scores
 
 
 def ood_auroc(uncertainty: Tensor, out_of_distribution: Tensor) -> Tensor:
-    """The chance that an out-of-distribution example is the more uncertain of two; ties count half.
+    """AUROC of out-of-distribution detection by uncertainty; ties count half.
 
-    0.5 is blind and 1 is perfect.
+    0.5 is random and 1 is perfect.
 
     Args:
         uncertainty: one score per example `(n,)`, higher for more uncertain.
         out_of_distribution: boolean `(n,)`, with at least one of each.
+
+    Example:
+        >>> ood_auroc(torch.tensor([0.1, 0.9]), torch.tensor([False, True])).item()
+        1.0
     """
     return _auroc(*_checked(uncertainty, out_of_distribution))
 

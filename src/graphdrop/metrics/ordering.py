@@ -1,4 +1,4 @@
-"""Values put in the order of a score, so that equal scores leave no trace of the order given."""
+"""Sorting by a score, with values averaged over equal scores."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""How uncertain each prediction was and whether it was right: all that PAvPU and AURC look at."""
+"""Uncertainty and correctness of each prediction, the input of PAvPU and AURC."""
 
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class OutcomeMetric(Metric):
         uncertainty: Tensor | None = None,
         predictions: Tensor | None = None,
     ) -> None:
-        """Add a batch; the arguments are those of the functional twin."""
+        """Add a batch; the arguments are those of the function of the same name."""
         outcomes = judge(probabilities, labels, uncertainty, predictions)
         seen = int(self.classes)
         if seen not in (0, outcomes.classes):

@@ -1,7 +1,7 @@
-"""Measures against the true posterior of the labels, where it is known, as on synthetic graphs.
+"""Metrics against the true posterior of the labels, which is known for synthetic graphs.
 
-They are the expectations of measures by labels, over labels drawn from that posterior: what is
-left has no noise of the labels in it, and is 0 for the posterior itself.
+They are the expectations of metrics over labels sampled from that posterior: they have no noise of
+the labels, and are 0 for the posterior itself.
 """
 
 import torch

@@ -10,21 +10,29 @@ from graphdrop.metrics.inputs import check_labels, check_probabilities
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """`mean_i sum_c (p_ic - 1[c = y_i])^2`, from 0 to 2; lower is better.
+    """The Brier score, `mean_i sum_c (p_ic - 1[c = y_i])^2`, from 0 to 2; lower is better.
 
     Args:
         probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
         labels: true class ids `(n,)`.
+
+    Example:
+        >>> brier_score(torch.tensor([[0.5, 0.5]]), torch.tensor([0])).item()
+        0.5
     """
     return _squared_distances(probabilities, labels).mean()
 
 
 def nll(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """`mean_i -log p_i[y_i]` in nats; lower is better.
+    """The negative log-likelihood, `mean_i -log p_i[y_i]` in nats; lower is better.
 
     A probability of exactly 0 is an underflow of the softmax: it counts as the smallest normal
     number of the input's precision (a loss of 87 in float32), and the mean stays finite.
     The arguments are those of `brier_score`.
+
+    Example:
+        >>> round(nll(torch.tensor([[0.5, 0.5]]), torch.tensor([0])).item(), 4)  # log 2
+        0.6931
     """
     return _surprises(probabilities, labels).mean()
 

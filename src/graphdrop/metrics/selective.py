@@ -1,4 +1,4 @@
-"""Selective prediction: the error that is left when the most uncertain examples are put aside."""
+"""Selective prediction: risk-coverage curves and AURC."""
 
 from typing import Any, NamedTuple
 
@@ -63,8 +63,13 @@ def aurc(
 ) -> Tensor:
     """Area under the risk-coverage curve, `(1/n) sum_k risk(k)` over k = 1..n.
 
-    0 when every prediction is right; the error rate, on average, when the uncertainty says nothing.
+    0 when every prediction is right; the error rate, on average, for a random uncertainty.
     The arguments and the handling of ties are those of `risk_coverage_curve`.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+        >>> aurc(probabilities, torch.tensor([0, 1])).item()  # risks 0 and 1/2
+        0.25
     """
     return _area(judge(probabilities, labels, uncertainty, predictions))
 

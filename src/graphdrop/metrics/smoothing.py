@@ -1,8 +1,7 @@
-"""How alike neighbours' features are: total variation, Dirichlet energy, mean average distance.
+"""Over-smoothing: total variation, Dirichlet energy, mean average distance.
 
-Low values mean that a layer has smoothed the differences between neighbours away. The measures are
-for looking at, not for training on: they run in float64 outside the autograd graph, with the same
-bits on any number of threads.
+Low values mean that the features of neighbours are nearly equal. The metrics have no gradients;
+they are computed in float64, with the same bits on any number of threads.
 """
 
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""A graph's plain adjacency as a sparse matrix, and the largest of its eigenvalues in size."""
+"""The adjacency matrix of a graph, and its spectral radius."""
 
 import numpy as np
 import torch

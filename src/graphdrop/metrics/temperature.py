@@ -1,4 +1,4 @@
-"""Temperature scaling: one number, fitted after training, that corrects over-confidence."""
+"""Temperature scaling of mean probabilities."""
 
 import math
 
@@ -21,6 +21,11 @@ def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
     Args:
         probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
         labels: true class ids `(n,)`, of nodes that were neither trained nor tested on.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.98, 0.02]]).repeat(4, 1)  # right three times of four
+        >>> fit_temperature(probabilities, torch.tensor([0, 0, 0, 1])) > 1
+        True
     """
     logits = _log(probabilities)
     labels = check_labels(labels, *logits.shape)

@@ -1,4 +1,4 @@
-"""Layers and models that take any sampler."""
+"""Layers and models with sampled connections."""
 
 from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.features import SparseFeatures

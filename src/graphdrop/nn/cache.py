@@ -1,4 +1,4 @@
-"""Remember what was worked out for a tensor or a graph for as long as it lives unchanged."""
+"""Caches of results that belong to a tensor or a graph, valid until it changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAPACITY = 8
 
 
 class TensorCache:
-    """Results keyed by the identity of their owners and the version of tensors; oldest go first.
+    """Results keyed by the identity and version of tensors; the oldest are evicted first.
 
     A model is called with the same graph thousands of times. Sorting its edges once is enough,
     but an edge list that was changed in place must be sorted again.
@@ -26,7 +26,7 @@ class TensorCache:
         self._entries: dict[Hashable, tuple[list[weakref.ref[Any]], list[int], Any]] = {}
 
     def get(self, make: Callable[[], Any], *owners: Any, extra: Hashable = None) -> Any:
-        """The result for these owners, made on the first call."""
+        """The result for these owners, computed on the first call."""
         present = [owner for owner in owners if owner is not None]
         if not all(_has_versions(owner) for owner in present):
             return _make(make)
@@ -45,7 +45,7 @@ class TensorCache:
         return result
 
     def _forget(self) -> None:
-        """Drop what belongs to tensors that are gone, and the oldest of the rest."""
+        """Remove entries of deleted tensors, then the oldest of the rest."""
         entries = [
             (key, entry)
             for key, entry in list(self._entries.items())
@@ -65,7 +65,7 @@ def _is(one: object, other: object) -> bool:
 
 
 def _has_versions(owner: object) -> bool:
-    """Whether a change of ``owner`` can be seen; it cannot in an inference tensor."""
+    """Whether changes of ``owner`` can be detected; inference tensors have no version."""
     if isinstance(owner, Tensor):
         return not owner.is_inference()
     return isinstance(owner, Graph | SparseFeatures)

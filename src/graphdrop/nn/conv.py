@@ -95,7 +95,7 @@ class SampledGCNConv(SampledLayer):
         self.start_stream(int(torch.randint(2**63 - 1, ())) if seed is None else seed)
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights and biases; rates are reset by their sampler."""
+        """Initialize weights and biases; rates are reset by their sampler."""
         if self.init is Init.PAPER:
             nn.init.normal_(self.weight, std=self.out_channels**-0.5)
             if self.bias is not None:
@@ -118,14 +118,14 @@ class SampledGCNConv(SampledLayer):
     ) -> Tensor:
         """Features ``[nodes, in_channels]`` to ``[nodes, out_channels]``.
 
-        A compiler leaves it to Python: its sums are compiled kernels already.
+        ``torch.compile`` skips it: its sums are compiled kernels already.
 
         Args:
             x: features, dense or sparse.
             edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
-            edge_weight: ``[E]``, one where not given.
-            drawn: what the pass draws here, where a model has worked it out for all its layers.
-            shared: the product with the weights, where several passes share it.
+            edge_weight: ``[E]``, 1 by default.
+            drawn: the draws of this layer, if the model has prepared them for all layers.
+            shared: the product with the weights, if several passes share it.
         """
         if drawn is None:
             x = self._inputs.features(x, self)

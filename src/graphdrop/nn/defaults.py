@@ -1,4 +1,4 @@
-"""``PredictionDefaults``: what a trained model needs to know to answer as it did in training."""
+"""``PredictionDefaults``: settings of prediction that are stored with a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Masks = Literal["relaxed", "hard", "expected", "off"]
 
 @dataclass(frozen=True)
 class PredictionDefaults:
-    """How a model predicts unless ``predict`` is told otherwise. It is saved with the model."""
+    """The default arguments of ``predict`` for a model; they are saved with it."""
 
     features: Literal["stored", "row", "standardize"] = "stored"
     """What the network takes: features as stored, with rows divided by their sum, or with columns
@@ -35,23 +35,23 @@ class PredictionDefaults:
     """Samples with relaxed or hard masks, one pass with the expected mask, or one with every
     connection kept; ``None`` is what the model was trained with, relaxed or hard."""
     temperature: float | None = None
-    """Of relaxed masks; ``None`` is that of the model's estimator."""
+    """The temperature of relaxed masks; ``None`` for that of the model's estimator."""
     dropout: bool = True
-    """Whether samples also draw a DropOut that stands beside masks of connections."""
+    """Whether samples also apply the additional DropOut of layers."""
     decision: Literal["vote", "mean"] = "mean"
-    """The predicted class: what most samples chose, or the highest mean probability."""
+    """The predicted class: majority vote of the samples, or highest mean probability."""
     seed: int = 0
-    """Of the samples."""
+    """The seed of the samples."""
     calibration: Mapping[str, Any] | None = None
     """A fitted calibrator as JSON values (`graphdrop.inference.calibration`)."""
     calibrated_on: Mapping[str, float] | None = None
-    """What the graph was like that it was fitted on, to notice another one by."""
+    """Properties of the graph that the calibrator was fitted on, to detect another graph."""
     reject_by: str | None = None
     """The uncertainty score that was best at finding errors on the validation nodes."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 
     def inputs(self, data: Data) -> Data:
-        """A graph with its features as the network takes them; made once for the same tensor."""
+        """A graph with preprocessed features; cached for the same tensor."""
         x = getattr(data, "x", None)
         if self.features == "stored" or x is None:
             return data
@@ -60,7 +60,7 @@ class PredictionDefaults:
         return data
 
     def fitted(self, x: Tensor, train: Tensor) -> Self:
-        """The same with the moments of the training nodes, where features are standardized."""
+        """The same with the moments of the training nodes, if features are standardized."""
         if self.features != "standardize":
             return self
         mean, deviation = column_moments(x, train)
@@ -88,12 +88,12 @@ class PredictionDefaults:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What ``as_json`` wrote."""
+        """The inverse of ``as_json``."""
         return cls(**values)
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """How a run predicts by its settings."""
+        """The defaults of a run, from its settings."""
         settings = config.predict
         return cls(
             features=config.data.features,

@@ -1,4 +1,4 @@
-"""Samplers, rates and estimators as JSON, and built again from it."""
+"""Samplers, rates and estimators to JSON and back."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from graphdrop import estimators, rates, samplers
 
 _KNOWN: dict[str, type[nn.Module]] = {
-    name: getattr(room, name)
-    for room in (samplers, rates, estimators)
-    for name in room.__all__
-    if inspect.isclass(getattr(room, name)) and issubclass(getattr(room, name), nn.Module)
+    name: getattr(package, name)
+    for package in (samplers, rates, estimators)
+    for name in package.__all__
+    if inspect.isclass(getattr(package, name)) and issubclass(getattr(package, name), nn.Module)
 }
 
 
 def described(part: nn.Module) -> dict[str, Any]:
-    """The class of a part and the arguments that it was made with, as JSON values.
+    """The class and the arguments of a sampler, rate or estimator, as JSON values.
 
-    A part keeps every argument under its name; what it has learned since is in its state. Of a
-    class that is not graphdrop's own nothing but the name is known.
+    A part has every argument as an attribute of that name; learned values are in its state. For a
+    class outside graphdrop only the name is stored.
     """
     if not is_known(part):
         return {"class": type(part).__name__}
@@ -33,12 +33,12 @@ def described(part: nn.Module) -> dict[str, Any]:
 
 
 def is_known(part: nn.Module) -> bool:
-    """Whether a part is of one of graphdrop's own classes, so that it can be built again."""
+    """Whether the class is one of graphdrop's, so that it can be built from its description."""
     return _KNOWN.get(type(part).__name__) is type(part)
 
 
 def built(description: Mapping[str, Any]) -> Any:
-    """A part of this description, with fresh parameters."""
+    """A part from its description, with initial parameters."""
     name = description["class"]
     if name not in _KNOWN:
         raise ValueError(

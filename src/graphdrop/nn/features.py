@@ -1,4 +1,4 @@
-"""Node features as a layer reads them: dense, or sparse and never made dense."""
+"""Node features as a layer reads them, dense or sparse."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
 
 SPARSE_DENSITY = 0.2
-"""Dense input with a smaller share of nonzeros is multiplied as sparse."""
+"""Dense input with a smaller fraction of nonzeros is multiplied as a sparse matrix."""
 GATHERED_BYTES = 1 << 24
-"""How many bytes of rows the gradient of sparse values may gather at once."""
+"""The largest number of bytes that the gradient of sparse values gathers at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class SparseFeatures:
     matrix: CSR
     """Rows are nodes, columns are features."""
     value: Tensor | None = None
-    """The values where they carry a gradient, as after a DropOut whose rate is learned."""
+    """The values, if they require a gradient, as after DropOut with a learned rate."""
 
     @classmethod
     @torch.inference_mode(False)
@@ -72,7 +72,7 @@ class SparseFeatures:
         )
 
     def matmul(self, weight: Tensor) -> Tensor:
-        """``X W`` with a gradient for ``W``, and for the values where they carry one."""
+        """``X W`` with gradients for ``W`` and, if they require one, for the values."""
         product = aggregate(self.matrix, weight)
         if self.value is None:
             return product
@@ -82,11 +82,11 @@ class SparseFeatures:
         return passed
 
     def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
-        """Multiply every nonzero by its node's and feature's draw: DropOut on sparse input."""
+        """DropOut on sparse input: multiply every nonzero by the draw of its node and feature."""
         return self._times(_source_multipliers(mask, self.matrix, nodes))
 
     def scaled(self, factor: Tensor) -> SparseFeatures:
-        """Every value times a number."""
+        """All values multiplied by a number."""
         return self._times(factor)
 
     def _times(self, factor: Tensor) -> SparseFeatures:
@@ -121,5 +121,5 @@ def _source_multipliers(mask: Mask, matrix: CSR, nodes: Tensor | None) -> Tensor
 
 
 def drop_dense(x: Tensor, mask: Mask, graph: Graph) -> Tensor:
-    """Multiply every entry of a graph's sources by its node's and feature's draw: DropOut."""
+    """DropOut on dense input: multiply every entry by the draw of its node and feature."""
     return aggregate(graph.source_loops, x, mask)

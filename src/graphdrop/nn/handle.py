@@ -1,4 +1,4 @@
-"""``Handle``: a module with sampled layers somewhere in it, as prediction and training know it."""
+"""``Handle``: the sampled layers of any module, for prediction and training."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphdrop.nn.state import buffers_kept, call, predicting, seeded
 from graphdrop.samplers import Draw
 
 NAME = "graphdrop"
-"""Under which an attached layer has its sampler, and a state dict its rates."""
+"""The attribute of an attached layer that has its sampler, also in state dicts."""
 
 _one_at_a_time = threading.RLock()  # a pass in evaluation changes the modes of a model
 
 
 class Handle(SampledModel):
-    """The sampled layers of a module. It holds nothing itself: a copy of the module has its own.
+    """The sampled layers of a module. It has no state: a copy of the module has its own handle.
 
     Args:
         model: a module that ``attach`` was called on, or one that has layers such as
@@ -58,7 +58,7 @@ class Handle(SampledModel):
 
     @property
     def estimator(self) -> Estimator | None:
-        """How a gradient reaches the rates: what the first layer that has one says."""
+        """The gradient estimator, stored in the first sampled layer."""
         return next((m.estimator for m in self.layers.values() if m.estimator is not None), None)
 
     @estimator.setter
@@ -69,7 +69,7 @@ class Handle(SampledModel):
 
     @property
     def defaults(self) -> PredictionDefaults:
-        """How the model predicts unless ``predict`` is told otherwise."""
+        """The default arguments of ``predict``."""
         return self._first.defaults
 
     @defaults.setter
@@ -77,19 +77,19 @@ class Handle(SampledModel):
         self._first.defaults = defaults
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """The parameters of the rates, which are among the model's own too."""
+        """The parameters of the rates; ``model.parameters()`` contains them, too."""
         for layer in self.layers.values():
             if layer.sampler is not None:
                 yield from layer.sampler.parameters()
 
     def remove(self) -> None:
-        """Give every attached layer back as it was; its weights stay as trained."""
+        """Remove the sampler from every attached layer; trained weights stay."""
         for layer in self.layers.values():
             layer.uninstall()
         self.layers = {}
 
     def next_draw(self) -> Draw:
-        """A draw for the next training step of all layers; the counters are saved with them."""
+        """The draw of the next training step; the step counters are saved with the layers."""
         streams = [layer.stream for layer in self.layers.values() if layer.stream is not None]
         seed, _ = streams[0].tolist()
         step = max(int(stream[1]) for stream in streams)
@@ -100,9 +100,9 @@ class Handle(SampledModel):
 
     @contextmanager
     def drawing(self, draw: Draw | None) -> Iterator[None]:
-        """Within it, passes use this draw, or for ``None`` the expectation, in training or not.
+        """Context in which passes use this draw, or the expected masks for ``None``.
 
-        The model's own DropOut draws from it too: the same draw gives the same output.
+        The model's own DropOut is seeded by it, too: the same draw gives the same output.
         """
         with ExitStack() as stack:
             stack.enter_context(seeded(draw))
@@ -125,8 +125,8 @@ class Handle(SampledModel):
     ) -> Iterator[Tensor]:
         """The outputs on a PyG ``Data`` of several draws, one by one.
 
-        In evaluation, what ``attach`` was told about DropOut and BatchNorm holds for draws; the
-        expectation, ``None``, is without any chance.
+        In evaluation the options of ``attach`` for DropOut and BatchNorm apply to draws; the
+        expectation, ``None``, is deterministic.
         """
         for draw in draws:
             if training:

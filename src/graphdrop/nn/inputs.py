@@ -1,4 +1,4 @@
-"""``Inputs``: what a model is called with, checked, and prepared once for the same tensors."""
+"""``Inputs``: checked and cached graphs and features of the calls of a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class First(Protocol):
 
 
 class Inputs:
-    """Graphs and sparse features, made when first asked for."""
+    """Graphs and sparse features, computed on first use."""
 
     def __init__(self) -> None:
         self._known = TensorCache()
@@ -31,12 +31,12 @@ class Inputs:
     def features(
         self, x: Tensor | SparseFeatures, first: Any, *, everything: bool = False
     ) -> Tensor | SparseFeatures:
-        """Features as the first layer takes them: sparse where few are nonzero.
+        """Features as the first layer reads them: sparse if few are nonzero.
 
         Args:
             x: ``[nodes, in_channels]``, dense or sparse.
             first: the layer that reads them.
-            everything: no mask will be drawn, so that nothing speaks against sparse ones.
+            everything: whether no mask is applied to features, so that they may be sparse.
         """
         check_features(x, first)
         if isinstance(x, SparseFeatures):
@@ -83,7 +83,7 @@ class Inputs:
         return graph
 
     def edges(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        """What rates that are computed from edges get to know of them."""
+        """The edge features of amortized rates."""
         described: Tensor = self._known.get(
             lambda: describe_edges(graph, x.matrix if isinstance(x, SparseFeatures) else x),
             graph,
@@ -102,7 +102,8 @@ class Inputs:
             x: the features of its nodes.
             rows: the nodes whose outputs are wanted.
             layers: number of layers.
-            itself: what reads every row itself, if anything does: such a row must be in its part.
+            itself: the option that reads the rows themselves, such as a residual, or empty; these
+                rows must then be in the part.
         """
 
         def restrict() -> tuple[list[Graph], Tensor, SparseFeatures | None]:
@@ -132,7 +133,7 @@ def _reads_itself(part: Graph) -> bool:
 
 
 def check_features(x: Tensor | SparseFeatures, first: First) -> None:
-    """Raise unless these are features that the layer can read."""
+    """Raise if the layer cannot read these features."""
     if not isinstance(x, Tensor | SparseFeatures):
         raise TypeError(
             f"x is of type {type(x).__name__}; it takes a tensor, dense or sparse, or "

@@ -1,7 +1,6 @@
-"""The methods by name: which sampler, which rate and which estimator make each of them.
+"""The methods by name: the sampler, rate and estimator of each.
 
-`METHODS` says how they differ in the network, `graphdrop.config.recipes` how they differ in their
-settings. To train `GCN-BBGDC` is to build the network below and to minimise the objective.
+`METHODS` has the parts of the network, `graphdrop.config.recipes` the default settings.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _connections(rate: Rate, settings: ModelSettings) -> Sampler:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a method samples, at which rate, and how the gradient reaches that rate."""
+    """The sampler, the rate and the gradient estimator of a method."""
 
     sampler: Callable[[Rate, ModelSettings], Sampler] | None = None
     rate: Callable[[ModelSettings, int], Rate] = _fixed
@@ -78,12 +77,12 @@ class Parts:
 
     @property
     def local(self) -> bool:
-        """Whether every edge has a rate of its own."""
+        """Whether every edge has its own rate."""
         return self.rate in (_beta_bernoulli_per_edge, _amortised)
 
 
 BYTES_PER_WEIGHT = 16
-"""In training: the weight itself, its gradient and Adam's two moments."""
+"""Bytes per weight in training: the weight, its gradient and Adam's two moments."""
 
 # DropOut is in every network, at the rate `dropout`: GCN-DO is a GCN whose recipe sets that rate.
 METHODS: Mapping[Method, Parts] = {
@@ -121,7 +120,7 @@ def find(name: str) -> Parts:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """All that it takes to build a network again: its settings and the sizes of its data."""
+    """The description from which a network is built: its settings and the sizes of its data."""
 
     settings: ModelSettings
     in_channels: int
@@ -130,7 +129,7 @@ class Blueprint:
     """Edges of the training graph, self-loops included; only a rate per edge depends on it."""
 
     def build(self, seed: int = 0) -> Any:
-        """A network with fresh weights, the same ones for the same seed."""
+        """A network with initial weights, which depend on the seed alone."""
         settings, parts = self.settings, find(self.settings.method)
         _check(settings, parts)
         self._check_size()
@@ -144,7 +143,7 @@ class Blueprint:
         return network
 
     def _check_size(self) -> None:
-        """Refuse a network whose weights, gradients and moments would not fit into memory."""
+        """Raise if weights, gradients and moments would not fit into memory."""
         settings, (inputs, outputs) = self.settings, (self.in_channels, self.out_channels)
         hidden = settings.hidden
         inner = (settings.layers - 1) * hidden * hidden if settings.layers > 1 else 0
@@ -173,7 +172,7 @@ class Blueprint:
         return network
 
     def _attached(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
-        """PyG's layers; where the method samples no connections, only their DropOut is drawn."""
+        """A network of PyG layers with the sampler, if there is one, attached."""
         from graphdrop.nn.attach import attach  # noqa: PLC0415 - PyG's layers take seconds to import
         from graphdrop.nn.stack import ConvStack  # noqa: PLC0415
 
@@ -207,7 +206,7 @@ class Blueprint:
 
 
 def _check(settings: ModelSettings, parts: Parts) -> None:
-    """Refuse a method and an architecture, or options, that make no sense together."""
+    """Raise if the method, the architecture or options cannot be combined."""
     attached = settings.architecture != "gcn"
     if settings.rate_draw == "mask" and parts.rate is not _beta_bernoulli:
         why = "draws a rate for every edge as it is" if parts.local else "has no rate to draw"
@@ -243,7 +242,7 @@ def _check(settings: ModelSettings, parts: Parts) -> None:
 
 
 def estimator(settings: ModelSettings, name: str = "method") -> Estimator | None:
-    """How the gradient reaches the method's rates; `None` where they are fixed.
+    """The gradient estimator of a method; `None` if its rates are fixed.
 
     `name` may ask for another estimator than the method's own: `concrete`, `arm`, `disarm` or
     `reinforce`.

@@ -134,7 +134,7 @@ class GCN(KeepsStream, SampledModel):
         self._asked: list[Draw | None] = []
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights and rates, and start counting steps anew."""
+        """Initialize weights and rates, and set the step counter to 0."""
         for layer in self._convs:
             layer.reset_parameters()
             if layer.sampler is not None:
@@ -143,7 +143,7 @@ class GCN(KeepsStream, SampledModel):
         self.stream[1] = 0
 
     def description(self) -> dict[str, Any]:
-        """The arguments that it was made with, as JSON values."""
+        """The arguments of the constructor, as JSON values."""
         first = self._convs[0]
         return {
             "in_channels": first.in_channels,
@@ -163,7 +163,7 @@ class GCN(KeepsStream, SampledModel):
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
-        """A network that `description` describes, with fresh weights."""
+        """A network from its `description`, with initial weights."""
         parts = {n: built(v) if isinstance(v, Mapping) else v for n, v in description.items()}
         return cls(**parts)
 
@@ -180,18 +180,18 @@ class GCN(KeepsStream, SampledModel):
 
     @property
     def temperature(self) -> float | None:
-        """Training draws relaxed masks at this temperature; ``None`` draws hard ones."""
+        """The temperature of relaxed masks in training; ``None`` for hard masks."""
         return None if self.estimator is None else self.estimator.temperature
 
     def next_draw(self) -> Draw:
-        """The next training step's draw; the counter is saved with the model."""
+        """The draw of the next training step; the step counter is saved with the model."""
         seed, step = self.stream.tolist()
         self.stream[1] += 1
         return Draw(seed, step, temperature=self.temperature)
 
     @contextmanager
     def drawing(self, draw: Draw | None) -> Iterator[None]:
-        """Within it, calls use this draw, or for ``None`` the expectation, in training or not."""
+        """Context in which calls use this draw, or the expected masks for ``None``."""
         self._asked.append(draw)
         try:
             yield
@@ -206,7 +206,7 @@ class GCN(KeepsStream, SampledModel):
         *,
         training: bool = False,
     ) -> Iterator[Tensor]:
-        """The outputs of several draws one by one, with what they have in common made once."""
+        """The outputs of several draws, one by one; shared parts are computed once."""
         inputs = data.x, data.edge_index, getattr(data, "edge_weight", None)
         return self._passes(
             *inputs, rows=rows, draws=draws, shared=SharedProduct(), training=training
@@ -222,14 +222,14 @@ class GCN(KeepsStream, SampledModel):
         rows: Tensor | None = None,
         draw: Draw | None = None,
     ) -> Tensor:
-        """Outputs ``[nodes, out]``, or just those of ``rows``, computed from what they read.
+        """Outputs ``[nodes, out]``, or those of ``rows``, computed on their receptive field.
 
-        A compiler leaves it to Python: its sums are compiled kernels already.
+        ``torch.compile`` skips it: its sums are compiled kernels already.
 
         Args:
             x: features ``[nodes, in]``, dense or sparse.
             edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
-            edge_weight: ``[E]``, one where not given.
+            edge_weight: ``[E]``, 1 by default.
             rows: the nodes whose outputs are wanted, by number or as a bool mask.
             draw: the random numbers to use; by default the next ones in training, and the
                 expectation in evaluation.
@@ -268,7 +268,7 @@ class GCN(KeepsStream, SampledModel):
         shared: SharedProduct | None = None,
         training: bool,
     ) -> Iterator[Tensor]:
-        """The outputs of passes; with ``shared`` they share the first layer's product."""
+        """The outputs of several passes; ``shared`` computes the first product once."""
         convs, draws = self._convs, iter(draws)
         together = list(islice(draws, DRAWN_TOGETHER))
         keeps_all = all(draw is not None and draw.keeps_all for draw in together)
@@ -324,7 +324,7 @@ class GCN(KeepsStream, SampledModel):
         return between.joined(every, [part for _, part in steps])
 
     def _at_once(self, part: Graph) -> int:
-        """How many passes go side by side; one, where the order of work decides the gradients."""
+        """How many passes are computed together; 1 if that would change the order of sums."""
         if torch.is_grad_enabled():
             return 1
         width = self._convs[0].out_channels
@@ -342,7 +342,7 @@ class GCN(KeepsStream, SampledModel):
         return self._inputs.receptive_field(graph, x, rows, count, itself=itself)
 
     def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures) -> None:
-        """Describe the edges to the samplers whose rates are computed from them."""
+        """Set the edge features of samplers with amortized rates."""
         samplers = [layer.sampler for layer in self._convs if layer.sampler is not None]
         if not any(sampler.reads_edges for sampler in samplers):
             return

@@ -1,4 +1,4 @@
-"""Normalization layers by name, and one that is told whether it trains."""
+"""Normalization layers by name, applied in training or evaluation mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Norm = Literal["batch", "layer"]
 
 
 def norm_layer(norm: Norm | None, width: int) -> nn.Module:
-    """What stands behind a layer of this width; nothing for ``None``."""
+    """A normalization layer of this width; the identity for ``None``."""
     if norm is None:
         return nn.Identity()
     if norm not in ("batch", "layer"):
@@ -20,7 +20,7 @@ def norm_layer(norm: Norm | None, width: int) -> nn.Module:
 
 
 def normalize(layer: nn.Module, x: Tensor, *, training: bool) -> Tensor:
-    """The layer's output, as in training or not, whatever mode the layer is in."""
+    """The output of a normalization layer in the given mode, whatever its own mode is."""
     if isinstance(layer, nn.BatchNorm1d):
         if training and layer.num_batches_tracked is not None:
             layer.num_batches_tracked.add_(1)

@@ -2,9 +2,9 @@
 
     H'[v] = sum_b ( sum_u A[v, u] z[v, u, b] H[u, b] ) W[b, :] + c
 
-Neighbors are summed before or after the product with the weights, whichever costs less; several
-passes go side by side in one walk over the edges where nothing but the mask sets them apart; and
-the product of an input with the weights, which no mask touches, is made once for all passes.
+Neighbours are summed before or after the product with the weights, whichever costs less. Several
+passes that differ in their masks alone are computed together in one loop over the edges. A product
+of input and weights that does not depend on masks is computed once for all passes.
 """
 
 # ruff: noqa: PLR0917 - the steps of a layer take what is drawn and what is shared one by one
@@ -33,11 +33,11 @@ MULTIPLY_COST = 0.6
 COLUMNS = 16
 """Dense products are made with a multiple of so many columns: BLAS takes longer for 7 of them."""
 LEAST_WIDTH = 64
-"""Where an edge has several blocks, one of fewer features than this costs as much."""
+"""Blocks with fewer features than this cost as much as blocks of this width."""
 PAIR_BYTES = 1 << 30
 MAX_SPARSE_BLOCKS = 64
 DROPOUT_STREAM = 1 << 20
-"""Added to the layer's number: a layer's DropOut and its sampler draw from different streams."""
+"""Offset of the layer number of DropOut, so that it does not share draws with the sampler."""
 
 Features = Tensor | SparseFeatures
 
@@ -46,22 +46,22 @@ class Order(StrEnum):
     """Whether neighbors are summed before or after the dense product."""
 
     AUTO = "auto"
-    """Whatever costs less."""
+    """The cheaper order."""
     AGGREGATE_FIRST = "aggregate-first"
     TRANSFORM_FIRST = "transform-first"
 
 
 class LayerPass(NamedTuple):
-    """What one pass draws in one layer."""
+    """The masks of one pass in one layer."""
 
     draw: Draw | None
-    """``None`` for the expectation."""
+    """The draw; ``None`` for the expected mask."""
     number: int
-    """Of the layer."""
+    """The number of the layer."""
     dropout: Mask | None
-    """Of the DropOut beside the sampler; ``None`` keeps every feature."""
+    """The mask of the additional DropOut; ``None`` keeps every feature."""
     sampler: Mask | None
-    """``None`` keeps every connection."""
+    """The mask of the sampler; ``None`` keeps every connection."""
 
 
 class SharedProduct:
@@ -71,7 +71,7 @@ class SharedProduct:
         self._known: tuple[Features, Tensor] | None = None
 
     def of(self, x: Features, weight: Tensor) -> Tensor:
-        """``X W``, made once for as long as ``x`` is the same object."""
+        """``X W``, computed once while ``x`` is the same object."""
         if self._known is None or self._known[0] is not x:
             self._known = x, _product(x, weight)
         return self._known[1]
@@ -80,7 +80,7 @@ class SharedProduct:
 def layer_passes(
     layer: SampledGCNConv, graph: Graph, draws: Sequence[Draw | None], number: int
 ) -> Iterator[LayerPass]:
-    """What each of several passes draws in a layer; the rates of many are drawn together."""
+    """The masks of several passes in a layer; their rates are sampled together."""
     beside = [_without_dropout(draw, layer.sampler) for draw in draws]
     dropouts = _masks(layer.dropout, graph, draws, number + DROPOUT_STREAM)
     samplers = _masks(layer.sampler, graph, draws, number)
@@ -163,7 +163,7 @@ def _without_dropout(draw: Draw | None, sampler: Sampler | None) -> bool:
 def _masks(
     sampler: Sampler | None, graph: Graph, draws: Sequence[Draw | None], number: int
 ) -> Iterator[Mask | None]:
-    """The mask of each pass; the rates of many passes are drawn together."""
+    """The mask of each pass; the rates of many passes are sampled together."""
     if sampler is None or all(draw is not None and draw.keeps_all for draw in draws):
         yield from (None for _ in draws)
         return
@@ -184,9 +184,9 @@ def _masks(
 def _with_row_factor(
     sampler: Sampler, graph: Graph, drawn: LayerPass, mask: Mask
 ) -> tuple[Mask | None, Tensor | None]:
-    """The mask of a sum, and what its rows are multiplied by.
+    """The mask of a sum, and the factor of its rows.
 
-    What is divided by its keep probability has the unmasked sum as its expectation.
+    Division by the keep probability makes the unmasked sum its expectation.
     """
     if sampler.rescale and mask.kind is Kind.MEAN:
         return None, None
@@ -225,7 +225,7 @@ def _side_by_side(
     passes: Sequence[LayerPass],
     shared: SharedProduct | None,
 ) -> list[Mask] | None:
-    """The masks, if the passes can be made together and nobody would see a difference."""
+    """The masks, if the passes can be computed together with identical results; else None."""
     sampler, own = layer.sampler, [one.sampler for one in passes if one.sampler is not None]
     if (
         len(own) < max(2, len(passes))
@@ -352,7 +352,7 @@ def _product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _padded(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """A few columns made a multiple of ``COLUMNS``."""
+    """The matrix padded to a multiple of ``COLUMNS`` columns."""
     columns = weight.shape[1]
     if columns < 2 * COLUMNS and (missing := -columns % COLUMNS):
         weight = nn.functional.pad(weight, (0, missing))

@@ -1,7 +1,7 @@
-"""``SampledModel``: what prediction, training and reports know of a model with random connections.
+"""``SampledModel``: the interface of models with sampled connections.
 
-``GCN`` meets it by itself. Any other module with sampled layers in it, a PyG model that ``attach``
-was called on or a module with ``SampledGCNConv`` layers, meets it through its ``Handle``.
+``GCN`` implements it. Any other module with sampled layers, such as a PyG model after ``attach`` or
+a module with ``SampledGCNConv`` layers, has it through its ``Handle``.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from torch import Tensor, nn
 from graphdrop.estimators import Estimator
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Draw, Drawn
+from graphdrop.samplers import Draw, UsedMask
 from graphdrop.util.ordered import ordered_sum
 
 
 class Estimate(NamedTuple):
-    """A loss to be differentiated, and what its first pass drew."""
+    """A differentiable loss, and the masks of its first pass."""
 
     loss: Tensor
-    tape: list[Drawn]
-    """Every mask of that pass, with the number of the layer that it belongs to."""
+    tape: list[UsedMask]
+    """The masks of the first pass, with the numbers of their layers."""
 
 
 class SampledModel(ABC):
-    """A model whose connections are drawn anew in every pass."""
+    """Base class of models with sampled connections."""
 
     estimator: Estimator | None
-    """How a gradient reaches the rates; ``None`` where they are fixed."""
+    """The gradient estimator; ``None`` if all rates are fixed."""
     defaults: PredictionDefaults
-    """How the model predicts unless ``predict`` is told otherwise."""
+    """The default arguments of ``predict``."""
 
     @property
     @abstractmethod
     def module(self) -> nn.Module:
-        """The module itself, with its parameters and its state."""
+        """The module, with its parameters and state."""
 
     @abstractmethod
     def sampled_layers(self) -> dict[str, SampledLayer]:
-        """The layers that draw, by their name in the module."""
+        """The sampled layers by their name in the module."""
 
     @abstractmethod
     def next_draw(self) -> Draw:
-        """The draw of the next training step; the step is saved with the model."""
+        """The draw of the next training step; the step counter is saved with the model."""
 
     @abstractmethod
     def samples(
@@ -60,26 +60,26 @@ class SampledModel(ABC):
         *,
         training: bool = False,
     ) -> Iterator[Tensor]:
-        """The outputs of several passes, one by one; ``None`` among the draws is the expectation.
+        """The outputs of several passes, one by one; ``None`` in ``draws`` gives expected masks.
 
         Args:
-            data: a PyG ``Data`` with the features that the network takes.
-            draws: which random numbers each pass uses.
+            data: a PyG ``Data`` with preprocessed features.
+            draws: the draw of each pass.
             rows: the nodes whose outputs are wanted, by number or as a bool mask; all by default.
-            training: let DropOut and BatchNorm of the model's own work as in training.
+            training: whether the model's own DropOut and BatchNorm work as in training.
         """
 
     @abstractmethod
     def drawing(self, draw: Draw | None) -> AbstractContextManager[None]:
-        """Within it, calls of the module use this draw, or for ``None`` the expectation."""
+        """Context in which calls use this draw, or the expected masks for ``None``."""
 
     def numbered_layers(self) -> list[tuple[int, SampledLayer]]:
-        """The layers that draw, with the numbers under which they do."""
+        """The sampled layers with their numbers."""
         layers = enumerate(self.sampled_layers().values())
         return [(n if layer.number is None else layer.number, layer) for n, layer in layers]
 
     def kl(self) -> Tensor:
-        """What the learned rates of all layers add to the objective; 0 where none is learned."""
+        """The sum of the KL terms of all learned rates; 0 if there is none."""
         total = torch.zeros((), device=next(self.module.parameters()).device)
         for layer in self.sampled_layers().values():
             if layer.sampler is not None:
@@ -88,7 +88,7 @@ class SampledModel(ABC):
 
     @torch.no_grad()
     def drop_rates(self) -> dict[str, float | None]:
-        """The expected drop rate of each layer: of its sampler, else of its DropOut, else None."""
+        """The expected drop rate of each layer: of its sampler, or of its DropOut, or None."""
         rates: dict[str, float | None] = {}
         for name, layer in self.sampled_layers().items():
             sampler = layer.sampler or layer.dropout
@@ -100,14 +100,14 @@ class SampledModel(ABC):
         """A loss whose backward pass gives weights and rates their gradients.
 
         Args:
-            compute: makes a loss from passes with the draws that it is given; it is called as often
-                as the estimator needs, and must use no other random numbers.
-            passes: how many draws it is given: independent samples of the same step.
+            compute: computes a loss with given draws; it is called as often as the estimator needs,
+                and must not use other random numbers.
+            passes: the number of draws, independent samples of one step.
         """
-        draw, tapes = self.next_draw(), list[list[list[Drawn]]]()
+        draw, tapes = self.next_draw(), list[list[list[UsedMask]]]()
 
-        def run(antithetic: bool) -> tuple[Tensor, list[Drawn]]:
-            own: list[list[Drawn]] = [[] for _ in range(passes)]
+        def run(antithetic: bool) -> tuple[Tensor, list[UsedMask]]:
+            own: list[list[UsedMask]] = [[] for _ in range(passes)]
             tapes.append(own)
             draws = [
                 replace(draw, sample=sample, antithetic=antithetic, tape=tape)
@@ -136,19 +136,19 @@ class SampledModel(ABC):
         return self.estimate(compute).loss
 
     def backward(self, closure: Callable[[], Tensor]) -> Tensor:
-        """``loss``, differentiated; returns the loss of the first pass."""
+        """Call ``backward`` on ``loss(closure)``; returns the loss of the first pass."""
         loss = self.loss(closure)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     @contextmanager
     def _another_pass(self, *, first: bool) -> Iterator[None]:  # noqa: ARG002
-        """Around each pass of a step: what further passes must not leave behind is undone."""
+        """Context of one pass: buffers that a further pass would change are restored."""
         yield
 
 
 def sampled(model: nn.Module) -> SampledModel:
-    """A module as prediction and training know it; one that was compiled counts as itself."""
+    """The ``SampledModel`` of a module; of a compiled module, that of the original."""
     from graphdrop.nn.handle import Handle  # noqa: PLC0415 - it builds on what stands here
 
     model = getattr(model, "_orig_mod", model)
@@ -157,9 +157,9 @@ def sampled(model: nn.Module) -> SampledModel:
 
 @contextmanager
 def layer_inputs(model: SampledModel) -> Iterator[list[Tensor]]:
-    """Within it, passes note down what each hidden layer gives to the next.
+    """Context in which the outputs of hidden layers are recorded.
 
-    What a layer takes is what the one before gave, after its activation.
+    They are the inputs of the next layers, after the activation.
     """
     noted: list[Tensor] = []
     hooks = [

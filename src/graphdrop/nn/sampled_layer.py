@@ -1,4 +1,4 @@
-"""``SampledLayer``: what every layer that draws its connections has in common."""
+"""``SampledLayer``: base class of layers with sampled connections."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from graphdrop.samplers import Draw, DropOut, Sampler
 
 
 class KeepsStream(nn.Module):
-    """A module that names its own random streams: a seed, and a step that counts itself.
+    """A module with its own random stream: a seed, and a step that counts the calls.
 
-    Both are a buffer, saved with the module, which stays on the CPU wherever the module goes: a
-    step reads it as numbers, and would otherwise wait for the device.
+    Both are in a buffer, which is saved with the module. It stays on the CPU, because its numbers
+    are read in every step.
     """
 
     stream: Tensor | None
 
     def start_stream(self, seed: int) -> None:
-        """Begin with step 0 of a seed."""
+        """Start the stream of a seed at step 0."""
         self.register_buffer("stream", torch.tensor([seed & (2**63 - 1), 0]))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -34,65 +34,65 @@ class KeepsStream(nn.Module):
 
 
 class SampledLayer(KeepsStream):
-    """A layer whose connections are drawn by a sampler.
+    """A layer whose connections are sampled.
 
-    A model of such layers is sampled, trained and saved through `graphdrop.nn.sampled`. In a
-    model's first layer stands what holds for the whole model: ``estimator``, ``defaults`` and what
-    of it goes on in a Monte Carlo sample.
+    A model with such layers is sampled, trained and saved through `graphdrop.nn.sampled`. The first
+    layer stores what applies to the whole model: ``estimator``, ``defaults``, ``sample_dropout``
+    and ``batch_statistics``.
     """
 
     number: int | None = None
-    """The number under which the layer draws; by default its place among the model's layers."""
+    """The layer number of its draws; by default its position in the model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sampler: Sampler | None = None
         self.dropout: DropOut | None = None
-        """A DropOut on the layer's input, beside the sampler."""
+        """An additional DropOut on the input of the layer."""
         self.estimator: Estimator | None = None
-        """How a gradient reaches the rates of the whole model; in its first layer only."""
+        """The gradient estimator of the whole model; in its first layer only."""
         self.temperature: float | None = None
-        """Training draws relaxed masks at this temperature; ``None`` draws hard ones."""
+        """The temperature of relaxed masks in training; ``None`` for hard masks."""
         self.defaults = PredictionDefaults()
-        """How the whole model predicts; in its first layer only."""
+        """The prediction defaults of the whole model; in its first layer only."""
         self.sample_dropout = False
-        """Whether a Monte Carlo sample also draws the model's own DropOut; in its first layer."""
+        """Whether Monte Carlo samples apply the model's own DropOut; in its first layer only."""
         self.batch_statistics = False
-        """Whether BatchNorm uses a sample's own statistics; in the model's first layer."""
+        """Whether BatchNorm uses batch statistics in samples; in the first layer only."""
         self.description: dict[str, Any] | None = None
-        """The call of ``attach`` as JSON, from which it can be made again; in the first layer."""
+        """The arguments of ``attach`` as JSON, to repeat the call; in the first layer only."""
         self._asked: list[tuple[Draw | None, int]] = []  # innermost last; empty where nobody asks
 
     @property
     def owner(self) -> nn.Module:
-        """The module that has the layer's weights."""
+        """The module with the weights of the layer."""
         return self
 
     def weights_and_biases(self) -> tuple[list[Tensor], list[Tensor]]:
-        """The parameters of the layer, those of its rates left out: matrices, and vectors."""
+        """The weight matrices and bias vectors of the layer, without the parameters of rates."""
         rates = {id(p) for part in (self.sampler, self.dropout) if part for p in part.parameters()}
         own = [p for p in self.owner.parameters() if id(p) not in rates]
         return [p for p in own if p.dim() > 1], [p for p in own if p.dim() <= 1]
 
     def uninstall(self) -> None:
-        """Take the sampler out of the layer that it was put into."""
+        """Remove the sampler from the layer that it is attached to."""
         raise ValueError(
             f"{type(self).__name__} was built with its sampler, which cannot be removed: build the "
             "model without it"
         )
 
     def ask(self, draw: Draw | None, number: int) -> None:
-        """From now on use this draw, or the expectation, until ``stop_asking``."""
+        """Use this draw, or the expected mask for ``None``, until ``stop_asking``."""
         self._asked.append((draw, number))
 
     def stop_asking(self) -> None:
-        """End what the last ``ask`` began."""
+        """End the effect of the last ``ask``."""
         self._asked.pop()
 
     def next_draw(self, *, training: bool) -> tuple[Draw | None, int]:
-        """The draw of a pass that begins, and the layer's number in it.
+        """The draw of the pass that begins, and the layer's number in it.
 
-        It is what was asked for; else the next one in training, and in evaluation the expectation.
+        The draw of ``ask``; without one, the next draw in training and ``None`` in evaluation.
         """
         if self._asked:
             return self._asked[-1]

@@ -20,11 +20,11 @@ Jump = Literal["cat", "max", "last"]
 
 
 class SkipConnections(nn.Module):
-    """What stands between the graph convolutions of a network.
+    """Residual connections, normalization layers and jumping knowledge between convolutions.
 
     Args:
-        widths: features of the input and of every layer's output.
-        out_channels: features of the network's output.
+        widths: number of features of the input and of every layer's output.
+        out_channels: number of output features of the network.
         residual: as ``GCN`` takes it.
         norm: as ``GCN`` takes it.
         jk: as ``GCN`` takes it.
@@ -57,19 +57,19 @@ class SkipConnections(nn.Module):
         self.head = None if jk is None else nn.Linear(joined, out_channels)
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights."""
+        """Initialize all weights."""
         for module in (*self.norms, *self.skips, self.head):
             if module is not None:
                 module.reset_parameters()
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but a relu stands between a layer's sum and its activation."""
+        """Whether a hidden layer is followed by a relu alone."""
         return not self.norms and not self.skips
 
     @property
     def reads_rows(self) -> str:
-        """What reads a layer's rows themselves, in words; empty if nothing does."""
+        """The option that reads the rows of a layer, for error messages; empty if none."""
         if self.residual:
             return "a residual"
         return "jumping knowledge" if self.head is not None else ""
@@ -93,7 +93,7 @@ class SkipConnections(nn.Module):
         return [out.relu() for out in outs]
 
     def joined(self, every: list[list[Tensor]], parts: list[Graph]) -> list[Tensor]:
-        """Jumping knowledge: what all layers say of the last one's rows, through a linear layer."""
+        """Jumping knowledge: a linear layer on the outputs of all layers."""
         if self.head is None:
             return every[-1]
         if self.jk == "last":
@@ -115,7 +115,7 @@ class SkipConnections(nn.Module):
         part: Graph,
         first: Graph,
     ) -> list[Tensor]:
-        """A hidden layer's outputs with what it keeps of its inputs, or of the first layer's."""
+        """A hidden layer's outputs with the residual of its inputs or of the first layer."""
         if self.residual == INITIAL:
             if outs is initial:
                 return outs
@@ -132,7 +132,7 @@ def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
 
 
 def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
-    """Where each node stands among some that are sorted; where ids are numbers, in its place."""
+    """The position of each id among sorted ids; the row number if ids are row numbers."""
     if ids is None or among is None:
         return torch.arange(len(rows), device=rows.device)
     return torch.searchsorted(among, ids)

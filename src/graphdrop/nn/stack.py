@@ -1,4 +1,4 @@
-"""``ConvStack``: PyG's layers by name, one after the other, with what helps on hard graphs."""
+"""``ConvStack``: a network of PyG layers by name, with residuals and normalization layers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch_geometric.nn import JumpingKnowledge, Linear, conv
 from graphdrop.nn.norms import norm_layer
 
 HOPS, TELEPORT = 10, 0.1
-"""Of APPNP: steps of propagation, and the weight of the start in each of them."""
+"""APPNP: number of propagation steps, and the teleport probability."""
 INITIAL, DECAY = 0.1, 0.5
-"""Of GCNII: the weight of the first layer's output, and how fast the identity takes over."""
+"""GCNII: `alpha`, the weight of the first layer's output, and `theta`, of the identity map."""
 
 
 def _attention(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -43,7 +43,7 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "sage": _plain(conv.SAGEConv),
     "gin": _gin,
 }
-"""How a layer of an architecture is made from its sizes; GCNII and APPNP are built otherwise."""
+"""Builders of layers by architecture; GCNII and APPNP are built separately."""
 WEIGHTED = ("gcnii", "appnp")
 """Architectures that take edge weights."""
 
@@ -53,16 +53,16 @@ class ConvStack(nn.Module):
 
     Args:
         architecture: ``gat``, ``gatv2``, ``sage``, ``gin``, ``gcnii`` or ``appnp``.
-        in_channels: features of a node.
+        in_channels: number of features of a node.
         hidden_channels: width of the hidden layers.
-        num_layers: number of layers; of APPNP that of the network before the propagation.
+        num_layers: number of layers; for APPNP that of the network before the propagation.
         out_channels: number of classes, or of targets.
         dropout: drop rate of DropOut on the input of every layer.
-        norm: ``None``, ``"batch"`` or ``"layer"``: what stands behind every hidden layer.
-        residual: a linear map of a layer's input is added to its output.
+        norm: normalization layer after every hidden layer: ``"batch"``, ``"layer"`` or ``None``.
+        residual: add a linear map of a layer's input to its output.
         jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
             ``"last"``, go into a last linear layer; ``None`` is without.
-        heads: of attention layers, where they divide the width.
+        heads: number of attention heads, if it divides the width.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a pass leaves behind in a model, and which of its parts are in training, put right again."""
+"""Context managers that restore the buffers and the training mode of a model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphdrop.draws import MASK32
 from graphdrop.samplers import Draw
 
 OWN_STREAM = 1 << 62
-"""The layer number under which a draw seeds what a model draws by itself."""
+"""The layer number of the seed of a model's own random layers."""
 
 
 @contextmanager
 def seeded(draw: Draw | None) -> Iterator[None]:
-    """Within it, a model's own DropOut draws from a seed that the draw gives.
+    """Context in which a model's own DropOut is seeded by the draw.
 
-    Both passes of ARM thereby share it; torch's generator is afterwards as it was.
+    Both passes of ARM thereby share it; the state of torch's generator is restored.
     """
     if draw is None:
         yield
@@ -34,7 +34,7 @@ def seeded(draw: Draw | None) -> Iterator[None]:
 
 @contextmanager
 def buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Whatever happens to the model's buffers within it, such as running means, is undone."""
+    """Context after which the buffers of the model, such as running means, are restored."""
     kept = [
         (module, name, buffer, buffer.clone())
         for module in model.modules()
@@ -53,12 +53,12 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> Iterator[None]:
-    """Within it, the model evaluates, but for what is asked to go on as in training.
+    """Context in which the model is in evaluation mode, except for the given layers.
 
     Args:
-        model: put back as it was afterwards, buffers included.
-        dropout: its own DropOut goes on.
-        batch_statistics: its BatchNorms go on normalizing by what they are given.
+        model: the model; its mode and buffers are restored afterwards.
+        dropout: whether its own DropOut stays in training mode.
+        batch_statistics: whether BatchNorm normalizes by batch statistics.
     """
     was_training = [(module, module.training) for module in model.modules()]
     try:
@@ -73,9 +73,9 @@ def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> It
 
 
 def call(model: nn.Module, data: Any) -> Tensor:
-    """The model's output on a PyG `Data`: each argument of `forward` is taken from it by its name.
+    """The model's output on a PyG `Data`, whose attributes are the arguments of `forward`.
 
-    An argument called `data` gets all of it. What has a default and is not in the data is left out.
+    An argument named `data` gets the whole `Data`. Missing arguments with a default are left out.
     """
     values = {}
     for name, parameter in inspect.signature(model.forward).parameters.items():

@@ -1,4 +1,4 @@
-"""The report room: what runs say, as tables, figures and one page to open in a browser."""
+"""Reports of runs: tables, figures for print, and an HTML page."""
 
 from graphdrop.report.runs import report
 

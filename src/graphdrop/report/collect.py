@@ -1,4 +1,4 @@
-"""What a report shows of a run: its predictions, measures on the test nodes, and its course."""
+"""The content of a report: predictions, test scores and training curves of a run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Numbers = list[float | None]
 AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 THRESHOLDS = [number / 100 for number in range(101)]
 POINTS = 400
-"""A curve is drawn through at most about so many points."""
+"""The approximate largest number of points of a curve."""
 MEANS = 100
-"""The noisy terms of the loss are averaged over epochs, to about so many means."""
+"""The approximate number of means to which the terms of the loss are averaged."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunEvidence:
-    """Everything that a report shows of one run."""
+    """The content of a report for one run."""
 
     folder: Path
     config: Config
@@ -46,7 +46,7 @@ class RunEvidence:
     decided: Tensor
     """The predicted class of every node, by vote or by mean as the run's settings say."""
     scores: Scores
-    """Figures on the test nodes, by name."""
+    """The scores on the test nodes."""
     drop_rates: Numbers
     training: dict[str, Any]
     reliability: dict[str, Numbers]
@@ -67,7 +67,7 @@ class RunEvidence:
 def collect(
     folder: Path, config: Config, model: nn.Module, data: Data, header: dict[str, Any]
 ) -> RunEvidence:
-    """Predict with the selected network of a run, and measure what it predicts.
+    """Predict with the selected network of a run, and compute scores and curves.
 
     Args:
         folder: of the run, for its metrics and its result.
@@ -114,7 +114,7 @@ def collect(
 
 
 def plain(values: Tensor) -> Numbers:
-    """Numbers as JSON has them: `None` where one is undefined."""
+    """A list of numbers for JSON, with `None` for values that are not finite."""
     return [value if math.isfinite(value) else None for value in values.double().tolist()]
 
 
@@ -128,7 +128,7 @@ def _pavpu(
 
 
 def _course(folder: Path) -> dict[str, Any]:
-    """The terms of the loss, and the validation figures and drop rates, over the epochs."""
+    """Training curves: terms of the loss, validation scores and drop rates by epoch."""
     lines = list(metrics_lines(folder / METRICS))
     length = max(1, len(lines) // MEANS)
     chunks = [lines[start : start + length] for start in range(0, len(lines), length)]
@@ -157,7 +157,7 @@ SMOOTHING: dict[str, Measure] = {
 
 
 def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
-    """Each measure on the output of every hidden layer, in one pass of the kind that predicts."""
+    """Over-smoothing metrics of the output of every hidden layer, in one prediction pass."""
     values: dict[str, list[Tensor]] = {name: [] for name in SMOOTHING}
     source, destination = data.edge_index
     if bool((source != destination).any()):
@@ -170,7 +170,7 @@ def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
 
 
 def _measured(measure: Measure, output: Tensor, edge_index: Tensor) -> Tensor:
-    """A measure, or NaN where a graph such as a directed chain has none."""
+    """The value of a metric, or NaN if it is undefined, as for a directed chain."""
     try:
         return measure(output, edge_index)
     except ValueError:

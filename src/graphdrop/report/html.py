@@ -1,4 +1,4 @@
-"""`write_report`: runs on one graph as one HTML file that needs no network and no server.
+"""`write_report`: an HTML report of runs, in one file without external resources.
 
 The page's own files are in `page/`. What it shows goes into it as JSON, large arrays as base64 of
 their bytes; its script makes all text as text nodes, so that no name can become markup.
@@ -30,7 +30,7 @@ from graphdrop.util.files import replace_file
 
 SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
 LARGEST = 65535
-"""Probabilities and positions are stored in so many steps."""
+"""The number of steps in which probabilities and positions are stored."""
 
 
 def write_report(
@@ -40,9 +40,9 @@ def write_report(
 
     Args:
         path: the file, best ending in `.html`.
-        runs: what `collect` found out about each.
+        runs: the results of `collect`.
         data: their graph.
-        command: what made the report, to be shown in it.
+        command: the command line, to be shown in the report.
     """
     replace_file(Path(path), page(runs, data, command=command).encode())
 
@@ -93,13 +93,13 @@ def dataset_name(run: RunEvidence) -> str:
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """A name for each run: its folder's, or the whole path where that would not tell them apart."""
+    """A name for each run: that of its folder, or the whole path if names are equal."""
     short = [folder.resolve().name for folder in folders]
     return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
 
 
 def embedded(content: Any) -> str:
-    """JSON that can stand inside a `<script>`: no character in it can end the element or a line."""
+    """JSON escaped for a `<script>` element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,4 @@
-"""Where to draw the nodes of a graph: forces between them, the far ones summed up on a grid.
+"""Force-directed layout of a graph, with far forces computed on a grid.
 
 A node is drawn to the mean of its neighbours, pushed away from every other node with
 `mass / distance`, and held by a weak pull to the middle. The push of all pairs is a convolution of

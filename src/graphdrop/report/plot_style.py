@@ -1,4 +1,4 @@
-"""How figures look in print, and how they are written: the same bytes for the same figure."""
+"""The style of figures for print, and deterministic writing of SVG and PNG."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from graphdrop.util.files import replace_file
 
 ONE_COLUMN, TWO_COLUMNS = 3.35, 6.9
-"""Widths in inches at which a paper prints a figure."""
+"""Widths of figures in inches."""
 INK, GREY, FAINT = "#222222", "#555555", "#dedede"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, without the yellow that white paper swallows."""
+"""The colours of Okabe and Ito, without yellow, which is hard to see on white."""
 _LOOK: dict[str, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -55,13 +55,13 @@ _LOOK: dict[str, Any] = {
 
 @contextmanager
 def print_style() -> Iterator[None]:
-    """Within it, matplotlib draws for print, whatever the user's own settings."""
+    """Context with the print style, independent of the user's matplotlib settings."""
     with style.context(["default", _LOOK]):
         yield
 
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write `stem`.svg and `stem`.png, each whole or not at all; same figure, same bytes."""
+    """Write `stem`.svg and `stem`.png atomically; equal figures give equal bytes."""
     paths = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
     stem.parent.mkdir(parents=True, exist_ok=True)
     with print_style():

@@ -1,4 +1,4 @@
-"""What each method drops in one layer: the paper's five pictures, from masks our samplers drew.
+"""The paper's five schematics of what each method drops in a layer, from sampled masks.
 
 The layer has 4 nodes with 2 features in and out. Node 1 is joined to the three others, and every
 node to itself. A line from feature i of node u to feature j of node v is a connection: solid where
@@ -38,7 +38,7 @@ Kept = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Method:
-    """A picture: its title, what shares a draw, and the sampler; without one, all is kept."""
+    """A schematic: its title, a caption, and the sampler; without a sampler everything is kept."""
 
     title: str
     sharing: str
@@ -46,7 +46,7 @@ class Method:
 
 
 def methods() -> dict[str, Method]:
-    """The five pictures by name, in the paper's order."""
+    """The five schematics by name, in the paper's order."""
     rate = FixedRate(keep=KEEP)
     return {
         "gcn": Method("GCN layer", "drops nothing; bold: all that node 2 reads", None),
@@ -81,7 +81,7 @@ def kept_connections(sampler: Sampler | None, graph: Graph, draw: Draw) -> Kept:
 
 
 def telling_draw(seed: int) -> Draw:
-    """The first step of a seed whose masks tell the methods apart.
+    """The first step of a seed whose masks differ visibly between the methods.
 
     All five differ; each keeps some and drops some of what passes between different nodes, and
     keeps a share of all connections that is not far from the rate.
@@ -99,7 +99,7 @@ def telling_draw(seed: int) -> Draw:
 
 
 def draw_schematics(seed: int = 0) -> dict[str, Figure]:
-    """The five pictures in one figure, `"all"`, and each by its own name."""
+    """The five schematics in one figure, `"all"`, and each by its own name."""
     graph, draw, drawn = toy_graph(), telling_draw(seed), methods()
     kept = {name: kept_connections(each.sampler, graph, draw) for name, each in drawn.items()}
     note = f"Masks drawn by the samplers at keep probability {KEEP}: seed {seed}, step {draw.step}."

@@ -1,4 +1,4 @@
-"""Tables of figures over several runs: in the terminal, as Markdown and as LaTeX."""
+"""Tables of scores over several runs: in the terminal, as Markdown and as LaTeX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation of a figure over runs, and where its mean may lie.
+    """Mean, sample standard deviation and confidence interval of a score over runs.
 
     With a single run there is neither a deviation nor an interval: they are NaN.
     """
@@ -31,7 +31,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float], level: float = LEVEL) -> Summary:
-    """Student's interval of the mean, `mean ± t_(n-1) * deviation / sqrt(n)`, and what it is of."""
+    """Summary with Student's interval of the mean, `mean ± t_(n-1) * deviation / sqrt(n)`."""
     count = len(values)
     if count == 0:
         raise ValueError("values is empty: give the figure of at least one run")
@@ -69,7 +69,7 @@ def beside_paper(
 
 
 def signed(value: float, digits: int) -> str:
-    """With its sign, and a proper minus."""
+    """The number with its sign, and a typographic minus."""
     return f"{value:+.{digits}f}".replace("-", MINUS)
 
 

@@ -12,7 +12,7 @@ from graphdrop.kernels.sums import DrawSums, draw_sums
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class UsedMask:
     """A mask that a layer used in a forward pass, as gradient estimators read it."""
 
     mask: Mask
@@ -54,7 +54,7 @@ class Draw:
     """Relaxed masks at this temperature; ``None`` gives hard ones."""
     antithetic: bool = False
     """Whether every uniform u is replaced by 1 - u, as in the second pass of ARM."""
-    tape: list[Drawn] | None = field(default=None, compare=False, repr=False)
+    tape: list[UsedMask] | None = field(default=None, compare=False, repr=False)
     """A list to which every layer appends its mask, or ``None``."""
     keeps_all: bool = False
     """Whether all masks are left out, so that every connection and feature is kept."""
@@ -75,7 +75,7 @@ class Draw:
     ) -> None:
         """Append a mask to ``tape``, if there is one."""
         if self.tape is not None:
-            self.tape.append(Drawn(mask, graph, features, layer, beside))
+            self.tape.append(UsedMask(mask, graph, features, layer, beside))
 
     def opposite(self) -> Draw:
         """The antithetic pass: every uniform u replaced by 1 - u, without a tape."""

@@ -1,4 +1,4 @@
-"""The recipe ``auto`` at work: complete settings from what was asked for and from the graph."""
+"""The recipe ``auto``: complete settings from the given ones and from the graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphdrop.data.traits import traits_of
 from graphdrop.train.progress import Silent
 
 TRIAL_EPOCHS = 120
-"""Of every way that is tried, where a graph's labels do not tell which one suits it."""
+"""The epochs of each trial, if the labels of a graph do not decide between settings."""
 
 OTHER_TARGETS: Settings = {
     "model": {"norm": "sym", "init": "glorot"},
@@ -35,7 +35,7 @@ def chosen(
     *,
     own: bool = False,
 ) -> Config:
-    """Complete settings: what was asked for, and for the rest what suits the graph.
+    """Complete settings: the given ones, and the others chosen for the graph.
 
     Args:
         config: with ``recipe = "auto"``; any other is returned as it is.
@@ -66,7 +66,7 @@ def chosen(
 
 
 def trial_nll(config: Config, dataset: Dataset) -> float:
-    """The validation NLL, at its best temperature, that a short training reaches."""
+    """The validation NLL of a short training, at the best temperature."""
     from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
 
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
@@ -84,7 +84,7 @@ def is_complete(config: Config) -> bool:
 
 
 def complete(config: Config) -> Config:
-    """The same settings, all of them given: nothing is left to choose."""
+    """The same settings, all marked as given."""
     return Config(**config.model_dump(mode="json"))
 
 

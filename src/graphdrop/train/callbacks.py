@@ -1,4 +1,4 @@
-"""Callbacks: what hears of a run while it goes on; TensorBoard is one of them."""
+"""Callbacks: hooks that are called during a run; `TensorBoard` is one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TENSORBOARD = "tensorboard"
 
 
 class Callback:
-    """Hears of a run; override what you need. A callback must not change the run.
+    """Base class of callbacks: override the hooks you need. A callback must not change the run.
 
     Example: a logger of another service is a few lines::
 
@@ -24,16 +24,16 @@ class Callback:
     """
 
     def on_start(self, trainer: Trainer) -> None:
-        """Before the first epoch, or the first after a resumption."""
+        """Start hook: before the first epoch, or the first one after a run was resumed."""
 
     def on_evaluation(self, trainer: Trainer) -> None:
-        """At an evaluation, with the weights that are evaluated in place."""
+        """Evaluation hook: the model has the evaluated weights, the EMA if there is one."""
 
     def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
-        """After an epoch, with its line of metrics."""
+        """Epoch hook: after an epoch, with its line of metrics."""
 
     def on_end(self, trainer: Trainer, result: Result | None) -> None:
-        """At the end; without a result if the run was interrupted."""
+        """End hook: at the end of the run; `result` is None if the run was interrupted."""
 
 
 class TensorBoard(Callback):
@@ -49,7 +49,7 @@ class TensorBoard(Callback):
         self._writer: Any = None
 
     def on_start(self, trainer: Trainer) -> None:
-        """Open the file; what a killed run wrote beyond its checkpoint is hidden."""
+        """Open the file; events after the last checkpoint of a killed run are hidden."""
         folder = self._folder
         if folder is None:
             if trainer.folder is None:
@@ -85,7 +85,7 @@ def scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def summary_writer() -> Any:
-    """TensorBoard's class of that name, or an error that says how to get it."""
+    """TensorBoard's `SummaryWriter`, or an error that says how to install it."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - not installed with us
     except ImportError as error:

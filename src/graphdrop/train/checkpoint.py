@@ -1,4 +1,4 @@
-"""Checkpoints of a run, newest first, and trained networks as files: `save` and `load`."""
+"""Checkpoints of a run, and `save` and `load` for trained models."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from graphdrop.train.records import ModelNote, header_note
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
 DAMAGED = "damaged.safetensors"
 ESTIMATOR = "estimator"
-"""Under which a `GCN` has its estimator in its state."""
+"""The name of the estimator in the state of a `GCN`."""
 
 Contents = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def keep(folder: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write the newest checkpoint of a run; the one before it stays."""
+    """Write a checkpoint; the previous one is kept."""
     beside = folder / f"new-{LAST}"
     tensor_file.write(beside, tensors, header)
     if (folder / LAST).exists():
@@ -38,10 +38,9 @@ def keep(folder: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any])
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Contents | None:
-    """The newest checkpoint that is whole, or None where there never was one.
+    """The newest undamaged checkpoint, or None if there is no checkpoint.
 
-    What is wrong with a newer one is said, and it is moved aside, so that it never takes the
-    place of a good one.
+    A damaged newer one is reported by `say` and renamed, so that it does not replace a good one.
     """
     problems = []
     for name in (LAST, PREVIOUS):
@@ -86,7 +85,7 @@ def save(model: nn.Module, path: str | Path, **header: Any) -> None:
 def write_model(
     path: Path, model: nn.Module, state: Mapping[str, Tensor], header: Mapping[str, Any]
 ) -> None:
-    """`save`, for a state that is not the model's present one."""
+    """Like `save`, with a given state instead of the model's own."""
     about = {"defaults": sampled(model).defaults.as_json(), "versions": versions()}
     tensor_file.write(path, state, {**header, **describe_model(model), **about})
 
@@ -112,7 +111,7 @@ def load(path: str | Path, model: nn.Module | None = None) -> Any:
 def load_with_header(
     path: str | Path, model: nn.Module | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """`load`, and what the file says about the model."""
+    """Like `load`; also returns the header of the file."""
     path = Path(path)
     if path.is_dir():
         path = path / BEST
@@ -139,7 +138,7 @@ def load_with_header(
 def load_state(
     model: nn.Module, state: Mapping[str, Tensor], estimator: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Give a model its state; before 0.2 that of a network's estimator stood beside it."""
+    """Load a state into a model; also reads states from before 0.2, without an estimator."""
     own = {f"{ESTIMATOR}.{n}": value for n, value in (estimator or {}).items()}
     try:
         missing, unexpected = model.load_state_dict({**state, **own}, strict=False)
@@ -160,7 +159,7 @@ def load_state(
 
 
 def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:
-    """How the saved model predicts; files from before 0.2 have it in the settings of their run."""
+    """The prediction defaults; files from before 0.2 have them in the settings of the run."""
     if "defaults" in header:
         return PredictionDefaults.from_json(header["defaults"])
     if "config" in header:
@@ -169,14 +168,14 @@ def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:
 
 
 def joined(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Several states as one, under names such as `model/layers.0.weight`."""
+    """Several states as one dict, with names such as `model/layers.0.weight`."""
     return {
         f"{group}/{n}": tensor for group, state in groups.items() for n, tensor in state.items()
     }
 
 
 def parted(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """The states that `joined` made one."""
+    """The inverse of `joined`."""
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         group, _, rest = name.partition("/")
@@ -185,13 +184,13 @@ def parted(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments of every parameter, under names such as `3/exp_avg`."""
+    """The tensors of an optimizer, with names such as `3/exp_avg`."""
     states = optimizer.state_dict()["state"].items()
     return joined({str(n): {k: t for k, t in s.items() if torch.is_tensor(t)} for n, s in states})
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer of the same parameters the moments that `optimizer_state` took."""
+    """Load what `optimizer_state` returned into an optimizer of the same parameters."""
     try:
         moments = {int(number): state for number, state in parted(tensors).items()}
         shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]

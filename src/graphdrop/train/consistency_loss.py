@@ -1,4 +1,4 @@
-"""Agreement: samples of the network are asked to say the same of nodes, labelled or not."""
+"""Consistency loss: sampled predictions are pulled towards their sharpened mean."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def check_consistency(settings: ObjectiveSettings, task: Task) -> None:
 
 
 def consistency_loss(logits: Sequence[Tensor], temperature: float) -> Tensor:
-    r"""How far sampled predictions are from their own mean, made more decided.
+    r"""Consistency loss: mean squared distance of the samples to their sharpened mean.
 
     .. math:: \frac{1}{Sn} \sum_{s,i} \lVert p_{si} - q_i \rVert^2, \qquad
         q_{ic} \propto \bar p_{ic}^{1/T}, \quad \bar p_i = \frac1S \sum_s p_{si}
 
-    No gradient goes through the target ``q``.
+    It applies to labelled and unlabelled nodes. No gradient passes through the target ``q``.
 
     Args:
-        logits: of ``S`` samples, ``[n, classes]`` each.
-        temperature: ``T``; below 1 the target is more decided than the mean.
+        logits: ``S`` samples, ``[n, classes]`` each.
+        temperature: ``T``, the sharpening temperature; below 1 the target is sharper than the mean.
     """
     probabilities = torch.stack([one.softmax(-1) for one in logits])
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Divergence: a loss term, a gradient, a parameter or a prediction that is no longer a number."""
+"""Checks for divergence: loss terms, gradients, parameters and predictions must be finite."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ WHAT_TO_TRY = {
     "l2": "lower train.learning_rate or objective.l2",
     "agree": "lower train.learning_rate or objective.agree",
 }
-"""By the term of the loss that is not finite."""
+"""What to do, by the term of the loss that is not finite."""
 SLOWER = "lower train.learning_rate"
 
 
 def check_terms(trainer: Trainer, terms: Mapping[str, float]) -> None:
-    """Refuse a loss with a term that is not finite."""
+    """Raise if a term of the loss is not finite."""
     for name, value in terms.items():
         if not math.isfinite(value):
             raise diverged(trainer, f"the term {name} is {value}", WHAT_TO_TRY[name])
 
 
 def check_gradients(trainer: Trainer) -> None:
-    """Refuse gradients that are not finite, before they reach the parameters."""
+    """Raise if a gradient is not finite, before the optimizer uses it."""
     parameters = trainer.model.named_parameters()
     gradients = {name: p.grad for name, p in parameters if p.grad is not None}
     if not torch.isfinite(get_total_norm(list(gradients.values()))):
@@ -45,7 +45,7 @@ def check_gradients(trainer: Trainer) -> None:
 
 
 def check_tensors(trainer: Trainer, tensors: Mapping[str, Tensor], what: str = "") -> None:
-    """Refuse tensors of which one is not finite; they are called `what` and their name."""
+    """Raise if a tensor is not finite; the error names it by `what` and its key."""
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise diverged(trainer, f"{what} {name} is not finite".strip(), SLOWER)
@@ -53,9 +53,9 @@ def check_tensors(trainer: Trainer, tensors: Mapping[str, Tensor], what: str = "
 
 @contextmanager
 def watched(trainer: Trainer) -> Iterator[None]:
-    """Within it an error that a number that is not finite has caused is a `DivergedError`.
+    """Context in which an error that a non-finite number caused becomes a `DivergedError`.
 
-    Every other error passes as it is: a loss or a task of one's own may raise what it likes.
+    Other errors, for example of a user's own loss, are not changed.
     """
     try:
         yield
@@ -70,7 +70,7 @@ def watched(trainer: Trainer) -> Iterator[None]:
 
 
 def diverged(trainer: Trainer, problem: str, advice: str) -> DivergedError:
-    """The error that says in which epoch what is not finite, and what is left of the run."""
+    """The error: the epoch, what is not finite, and which state of the run is kept."""
     left = ""
     if trainer.folder is not None and (trainer.folder / checkpoint.LAST).exists():
         left = f"; the last good checkpoint is {trainer.folder / checkpoint.LAST}"

@@ -23,13 +23,13 @@ def stored_config(folder: str | Path) -> Config:
 
 
 def run_to_resume(folder: str | Path | None) -> Config | None:
-    """The settings of the run in a folder, if there is one."""
+    """The settings of the run in a folder, or None if there is no run."""
     there = folder is not None and (Path(folder) / CONFIG).is_file()
     return stored_config(folder) if folder is not None and there else None
 
 
 def checked(folder: str | Path) -> Path:
-    """The path of a folder that is there or may be made."""
+    """The path of a folder that exists or can be created."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder that is new or empty")
@@ -37,7 +37,7 @@ def checked(folder: str | Path) -> Path:
 
 
 def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
-    """Make a folder this run's own, or find that it is; nothing in it is ever overwritten.
+    """Reserve a folder for this run, or check that it belongs to it; nothing is overwritten.
 
     Call it within `folder_lock(folder)`: a run is its folder's only writer.
     """
@@ -64,5 +64,5 @@ def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:
-    """Write what came out of a run."""
+    """Write `result.json`."""
     replace_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())

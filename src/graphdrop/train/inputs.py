@@ -1,4 +1,4 @@
-"""The graph that a run reads: loaded as its settings say, or one's own."""
+"""The dataset of a run: the one that the settings name, or a given `Data`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_for(settings: DataSettings) -> Dataset:
 def dataset_for(
     config: Config, data: Dataset | Data | None, task: Task | None = None
 ) -> tuple[Config, Dataset]:
-    """The settings and the graph of a run; a `Data` of one's own has a name of its own."""
+    """The settings and the dataset of a run; a given `Data` gets the name `OWN`."""
     if data is None:
         return config, load_for(config.data)
     if isinstance(data, HeteroData):
@@ -70,13 +70,13 @@ def _with_pairs(data: Data, task: Links) -> Dataset:
 
 
 CALIBRATION_SEED = 1
-"""Of the draw of the calibration nodes."""
+"""The seed of the random choice of calibration nodes."""
 
 
 def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """The masks of a split, with a share of the validation nodes set aside for the calibrator.
+    """The masks of a split, with a fraction of the validation nodes reserved for the calibrator.
 
-    By default the two share all validation nodes.
+    By default all validation nodes are used for both.
     """
     validation, share = parts["validation"], config.data.calibration
     if not share or config.predict.calibration == "none":
@@ -95,7 +95,7 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
 
 
 def _with_given_split(data: Data) -> Dataset:
-    """A graph whose targets are not classes: its split must be in it."""
+    """A dataset whose targets are not classes; its masks must be in the `Data`."""
     missing = [name for name in MASKS if data.get(name) is None]
     if missing:
         raise ValueError(
@@ -121,7 +121,7 @@ def check_edges_are_read(data: Data, architecture: str) -> None:
 
 
 def check_name(dataset: Dataset, settings: DataSettings) -> None:
-    """Refuse a graph that the settings call otherwise: its recipe would be that of another."""
+    """Raise if the settings name another dataset, because the defaults depend on the dataset."""
     source = find_source(settings.dataset)
     name = source.name if source else Path(settings.dataset).stem
     if dataset.name != name:

@@ -1,4 +1,4 @@
-"""What happened in every epoch, as JSON lines."""
+"""The metrics of every epoch, as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METRICS = "metrics.jsonl"
 class Journal:
     """The lines of a run, in memory and, if it has a folder, in its `metrics.jsonl`.
 
-    Lines after `epoch`, which a killed run has written beyond its checkpoint, are dropped.
+    Lines after `epoch`, the last checkpoint of a killed run, are dropped.
     """
 
     def __init__(self, folder: Path | None, epoch: int = 0) -> None:
@@ -37,13 +37,13 @@ class Journal:
             self._stream.write(_text(line))
 
     def flush(self) -> None:
-        """Wait until the disk has every line: a checkpoint must not be ahead of them."""
+        """Write all lines to disk; a checkpoint must not be newer than them."""
         if self._stream is not None:
             self._stream.flush()
             os.fsync(self._stream.fileno())
 
     def close(self) -> None:
-        """Flush, and let go of the files."""
+        """Flush and close the files."""
         try:
             self.flush()
         finally:

@@ -1,4 +1,4 @@
-"""A run in its folder: the state from which it goes on, and the network that it selected."""
+"""Writing and restoring the state of a run in its folder, and its selected model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def keep(trainer: Trainer, path: Path, seconds: float) -> None:
-    """Write a checkpoint from which the run goes on as if it had never stopped."""
+    """Write a checkpoint from which the run resumes with the same result as without a stop."""
     state = trainer.model.state_dict()
     check_tensors(trainer, state)
     trainer.journal.flush()
@@ -43,7 +43,7 @@ def keep(trainer: Trainer, path: Path, seconds: float) -> None:
 
 
 def restore(trainer: Trainer, path: Path) -> None:
-    """Give a new trainer the state of the newest whole checkpoint in a folder, if there is one."""
+    """Load the newest undamaged checkpoint of a folder, if there is one, into a trainer."""
     contents = checkpoint.newest(path, trainer.progress.say)
     if contents is None:
         return
@@ -69,7 +69,7 @@ def restore(trainer: Trainer, path: Path) -> None:
 
 
 def conclude(trainer: Trainer, path: Path, result: Result) -> None:
-    """Write the result of a run, and the selected network as it predicts in the end."""
+    """Write the result of a run and its selected, calibrated model."""
     about = origin(trainer)
     data = {**about["data"], "name": trainer.dataset.name, "files": dict(trainer.dataset.checksums)}
     written = {**result.as_json(), "seed": trainer.config.seed, **about, "data": data}
@@ -80,7 +80,7 @@ def conclude(trainer: Trainer, path: Path, result: Result) -> None:
 
 
 def origin(trainer: Trainer) -> dict[str, Any]:
-    """Where a run's figures come from: data, task, versions and settings."""
+    """The origin of a run's results: data, task, versions and settings."""
     return {
         "data": {"sha256": trainer.fingerprint},
         "task": type(trainer.task).__name__.lower(),

@@ -1,4 +1,4 @@
-"""What a file says of a model, so that it can be built again."""
+"""Descriptions of models as JSON, and models built from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphdrop.nn.sampled_layer import SampledLayer
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
-    """The kind of a model and what it was made of, as JSON values."""
+    """The kind of a model and its arguments, as JSON values."""
     own = sampled(model).estimator
     estimator = described(own) if own is not None and is_known(own) else None
     blueprint = getattr(model, "blueprint", None)
@@ -29,7 +29,7 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
 
 
 def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
-    """A model of the saved kind, with fresh weights; of one's own kind, from the given model."""
+    """A model from its description, with initial weights; a user's own class needs `model`."""
     kind = header.get("kind")
     if kind == "gcn":
         return GCN.from_description(header["gcn"])
@@ -45,7 +45,7 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
 
 
 def _prepared(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
-    """A model of one's own, with a sampler attached as the saved one had it."""
+    """The user's model, with a sampler attached as in the saved one."""
     if model is None:
         raise ValueError(
             f"{path} is the state of a model of your own, which only you can build: build it, and "

@@ -1,11 +1,11 @@
-r"""What training minimises, term by term.
+r"""The training objective, the negative of eq. (9) of the paper, term by term.
 
     mean NLL on labelled nodes + warmup(epoch) * kl_weight * sum_l KL_l + l2 * sum_l c_l ||M_l||^2
         + agree * consistency loss of the samples
 
-`M_l` has the weights and biases of layer `l`; `c_l` comes from the keep probability `pi_l` that the
-pass has drawn, so the gradient of the last term reaches the rate as well. What a model has
-outside its sampled layers counts with `c = 1`.
+`M_l` are the weights and biases of layer `l`. `c_l` depends on the keep probability `pi_l` that was
+sampled in the pass, so that the L2 term has a gradient for the rate. Parameters outside sampled
+layers have `c = 1`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from torch import Tensor
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.samplers import Drawn
+from graphdrop.samplers import UsedMask
 from graphdrop.util.ordered import ordered_sum
 
 TERMS = ("nll", "kl", "l2", "agree")
-"""The names of the terms, as they are logged; the loss is their sum. The last is optional."""
+"""The names of the terms in the metrics; the loss is their sum. The last one is optional."""
 
 
 class Objective:
-    """Adds the KL and the L2 to a pass's negative log-likelihood.
+    """The training objective: negative log-likelihood, KL term and L2 term.
 
     Args:
         settings: weights and options of the terms.
-        model: the model whose rates and weights count.
+        model: the model with the rates and weights.
         labelled: number of labelled training nodes.
     """
 
@@ -49,8 +49,8 @@ class Objective:
                 'be 0: set it to "one", or objective.l2 = 0'
             )
 
-    def __call__(self, nll: Tensor, tape: Sequence[Drawn], epoch: int) -> dict[str, Tensor]:
-        """The terms of one pass by name, weighted: their sum is the loss. Epochs count from 0."""
+    def __call__(self, nll: Tensor, tape: Sequence[UsedMask], epoch: int) -> dict[str, Tensor]:
+        """The weighted terms by name; their sum is the loss. Epochs count from 0."""
         weight = self.warmup(epoch) * self.kl_weight
         return {"nll": nll, "kl": weight * self.kl(), "l2": self.settings.l2 * self.l2(tape)}
 
@@ -59,7 +59,7 @@ class Objective:
         return min(1.0, (epoch + 1) / self.settings.warmup) if self.settings.warmup else 1.0
 
     def kl(self) -> Tensor:
-        """`sum_l KL_l`; with the mean, each layer's is divided by its number of rates."""
+        """`sum_l KL_l`; with the reduction `mean` each is divided by its number of rates."""
         total = torch.zeros((), device=self._device)
         for layer in self.layers:
             if layer.sampler is not None:
@@ -68,8 +68,8 @@ class Objective:
                 total = total + rate.kl() / entries
         return total
 
-    def l2(self, tape: Sequence[Drawn]) -> Tensor:
-        """`sum_l c_l ||M_l||^2` for the keep probabilities that a pass noted down."""
+    def l2(self, tape: Sequence[UsedMask]) -> Tensor:
+        """`sum_l c_l ||M_l||^2` for the keep probabilities on the tape of a pass."""
         total = torch.zeros((), device=self._device)
         count = 1 if self.settings.l2_layers == "first" else len(self.layers)
         for number, layer in self._numbered[:count]:
@@ -96,7 +96,7 @@ class Objective:
         return ordered_sum(factor) / len(factor)  # a rate per edge: the mean over edges
 
 
-def sampled_logits(tape: Sequence[Drawn], layer: int) -> Tensor | None:
+def sampled_logits(tape: Sequence[UsedMask], layer: int) -> Tensor | None:
     """The keep logits that a layer drew, `[draws]`: its sampler's, or where it has none its
     DropOut's; None where it drew nothing.
     """

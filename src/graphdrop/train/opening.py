@@ -1,4 +1,4 @@
-"""Opening a finished or half-finished run: its settings, its selected network, and its data."""
+"""Opening a run, finished or not: its settings, its selected model and its data."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from graphdrop.train.folder import stored_config
 from graphdrop.train.records import ModelNote, header_note
 
 Source: TypeAlias = str | Path | Data | Dataset
-"""Data that is given again: a dataset's name, the path of a file, or the graph itself."""
+"""A dataset by name, by path or as an object."""
 
 
 class Opened(NamedTuple):
-    """A run as it can be asked for predictions."""
+    """An opened run, ready for predictions."""
 
     config: Config
     model: nn.Module
     data: Data
     header: dict[str, Any]
-    """What the file of the network says about it."""
+    """The header of the model file."""
     same: bool
     """Whether the data is, bit for bit, what the run was trained on."""
 
@@ -34,7 +34,7 @@ class Opened(NamedTuple):
 def open_run(
     folder: str | Path, data: Source | None = None, model: nn.Module | None = None
 ) -> Opened:
-    """Open the run in a folder; data that its settings name must be what it was.
+    """Open the run in a folder; a dataset that its settings name must be unchanged.
 
     Args:
         folder: of the run.
@@ -61,7 +61,7 @@ def open_run(
 
 
 def other_data(folder: str | Path) -> str:
-    """What is to be said where a run is given data that `same` says is not its own."""
+    """The message for a run that is given other data than it was trained on."""
     return (
         f"the data given is not what {folder} was trained on: its features, edges, labels or split "
         "are others"

@@ -1,4 +1,4 @@
-"""After training: a calibrator for the selected state, and figures that it did not flatter."""
+"""Post-hoc calibration of the selected state, and scores without the bias of its fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
 
 KEPT_NUMBERS = 1 << 25
-"""Samples of the calibration nodes with no more numbers than this are drawn once and kept."""
+"""Samples of the calibration nodes are computed once and kept up to this many numbers."""
 
 
 class Halves(NamedTuple):
@@ -33,21 +33,21 @@ class Halves(NamedTuple):
 
 
 def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
-    """Fit a calibrator on the validation nodes, let the model carry it, and score with it.
+    """Fit a calibrator on the validation nodes, store it in the model, and score with it.
 
-    The validation figures are out of fold: each half of the nodes is corrected by what was fitted
-    on the other one. What the model carries is fitted on all of them.
+    Validation scores are out of fold: each half of the nodes is calibrated by the fit on the other
+    half. The calibrator of the model is fitted on all of them.
 
     Args:
-        trainer: with its model in the selected state.
-        raw: the figures without a calibrator, of validation and test.
+        trainer: its model has the selected state.
+        raw: the scores of validation and test without a calibrator.
     """
     rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
     calibrator, halves = fit_calibrator(trainer, rows)
     found = dict(raw)
     if shared and halves is not None and trainer.task.output == "classes":
         answer = out_of_fold(trainer, halves, rows)
-        found["validation"] = trainer.figures("validation", answer)
+        found["validation"] = trainer.scores("validation", answer)
         found["reject_by"] = best_at_errors(answer, trainer.targets[rows])
     engine = trainer.engine
     engine.defaults = replace(
@@ -58,9 +58,9 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
     )
     if not shared:
         answer = trainer.predict(trainer.rows["validation"])
-        found["validation"] = trainer.figures("validation", answer)
+        found["validation"] = trainer.scores("validation", answer)
     answer = trainer.predict(trainer.rows["test"])
-    found["test"] = trainer.figures("test", answer)
+    found["test"] = trainer.scores("test", answer)
     found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}
     floor = None
     if isinstance(answer, Predictive):
@@ -91,7 +91,7 @@ def best_at_errors(answer: Predictive, labels: Tensor) -> str | None:
 
 
 def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves | None]:
-    """A calibrator fitted on all of some nodes, and one on each half of them."""
+    """A calibrator fitted on all given nodes, and one on each half of them."""
     kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
     targets, samples = trainer.targets[rows], _samples(trainer, rows)
     whole = kind.fit(samples, targets)
@@ -108,7 +108,7 @@ def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves |
 
 
 def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
-    """The prediction of the validation nodes, each half corrected by the other's calibrator."""
+    """The prediction of the validation nodes, each half calibrated by the other half's fit."""
     answers = [
         predict(trainer.model, trainer.data, rows=half, calibrator=other)
         for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True)
@@ -128,7 +128,7 @@ def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
 
 
 def _samples(trainer: Trainer, rows: Tensor) -> Callable[[], Iterable[Tensor]]:
-    """Makes the outputs of every sample on some rows; kept after the first time if they are few."""
+    """A function that returns the outputs of every sample on some rows; cached if they are few."""
     task, engine = trainer.task, trainer.engine
     settings = settled(engine)
 

@@ -1,4 +1,4 @@
-"""How a run looks while it goes on: a live bar in a terminal, a line now and then elsewhere."""
+"""Progress display: a live bar in a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_SECONDS = 30.0
 
 
 class Progress:
-    """Shows epochs, time left, validation figures and learned drop rates, on stderr."""
+    """Progress display on stderr: epochs, remaining time, validation scores, drop rates."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
@@ -28,12 +28,12 @@ class Progress:
         self._printed = 0.0
 
     def start(self, epochs: int, done: int) -> None:
-        """Begin to show a run of so many epochs, some of which may be done."""
+        """Start the display of a run, some epochs of which may be done already."""
         self._epochs, self._printed = epochs, time.monotonic()
         if self._console.is_terminal:
             # In a narrow terminal the bar gives way first, then the end of the note.
             bar = BarColumn(None, table_column=Column(ratio=1))
-            figures = [
+            columns = [
                 MofNCompleteColumn(table_column=Column(min_width=2 * len(str(epochs)) + 1)),
                 TimeRemainingColumn(table_column=Column(min_width=len("0:00:00"))),
             ]
@@ -42,12 +42,12 @@ class Progress:
                 markup=False,
                 table_column=Column(no_wrap=True, overflow="ellipsis"),
             )
-            self._bar = Bar(bar, *figures, note, console=self._console, transient=True, expand=True)
+            self._bar = Bar(bar, *columns, note, console=self._console, transient=True, expand=True)
             self._bar.start()
             self._bar.add_task("", total=epochs, completed=done)
 
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:
-        """Show the epoch that this line of metrics is about."""
+        """Show the epoch of this line of metrics."""
         if "validation" in line:
             self._note = describe(line, selection)
         if self._bar is not None:
@@ -62,14 +62,14 @@ class Progress:
         self._console.print(text, soft_wrap=True)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 class Silent(Progress):
-    """Shows nothing but what must be said."""
+    """No display; messages are still printed."""
 
     def start(self, epochs: int, done: int) -> None:
         """Nothing."""
@@ -79,7 +79,7 @@ class Silent(Progress):
 
 
 def describe(line: Mapping[str, Any], selection: Selection) -> str:
-    """The latest evaluation in a few words."""
+    """The latest evaluation as a short text."""
     now = line["validation"]["accuracy"]
     return (
         f"validation {now:.3f} (best {selection.accuracy:.3f}), drop {in_words(line['drop_rates'])}"

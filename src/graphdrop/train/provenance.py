@@ -1,4 +1,4 @@
-"""Where a figure comes from: a fingerprint of the data, and the versions of what computed it."""
+"""Provenance of results: checksum of the data and versions of the packages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ARRAYS = ("x", *_EDGES, "y", "train_mask", "val_mask", "test_mask")
 
 
 def versions() -> dict[str, str]:
-    """The versions of this package and of those that its numbers depend on."""
+    """The versions of this package and of the packages that its results depend on."""
     own = {"graphdrop": graphdrop.__version__, "python": platform.python_version()}
     return own | {package: version(package) for package in _PACKAGES}
 
 
 def fingerprint(data: Data) -> str:
-    """The sha256 of all that a run reads from a graph: features, edges, labels and split."""
+    """The sha256 of the features, edges, labels and split of a graph."""
     digest = hashlib.sha256()
     for name in _ARRAYS:
         tensor = data.get(name)

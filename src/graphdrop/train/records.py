@@ -1,4 +1,4 @@
-"""What the files of a run must look like: read through typed models, or refused by name."""
+"""Typed models of the files of a run; a damaged file is an error that names it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Typed(BaseModel):
-    """Known fields have their type; more fields may be there, as later versions write them."""
+    """Checks the types of known fields; allows further fields, which later versions write."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class Figures(_Typed):
+class EvaluationLine(_Typed):
     """An evaluation on the validation nodes."""
 
     accuracy: float
@@ -38,7 +38,7 @@ class MetricsLine(_Typed):
     l2: float = 0.0
     agree: float = 0.0
     seconds: float = 0.0
-    validation: Figures | None = None
+    validation: EvaluationLine | None = None
     drop_rates: list[float | None] = []
 
 
@@ -50,7 +50,7 @@ class DataNote(_Typed):
 
 
 class ResultNote(_Typed):
-    """`result.json`: what training wrote at its end."""
+    """`result.json`, which training writes at its end."""
 
     seconds: float | None = None
     data: DataNote = DataNote()
@@ -65,7 +65,7 @@ class SelectionNote(_Typed):
 
 
 class TrainingNote(_Typed):
-    """The header of a checkpoint from which training goes on."""
+    """The header of a checkpoint."""
 
     epoch: Count
     finished: bool
@@ -92,7 +92,7 @@ class ModelNote(_Typed):
 
 
 def checked(model: type[Model], values: Any, where: str) -> Model:
-    """The values as that model, or an error that names the file and what is wrong in it."""
+    """The values as a typed model, or an error that names the file and the field."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -105,7 +105,7 @@ def checked(model: type[Model], values: Any, where: str) -> Model:
 
 
 def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, up to one that was being written when the run was killed."""
+    """The lines of `metrics.jsonl`; an incomplete last line of a killed run is left out."""
     if not path.is_file():
         return
     texts = path.read_text("utf-8", errors="replace").splitlines()
@@ -121,7 +121,7 @@ def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def result_note(path: Path) -> ResultNote:
-    """What `result.json` says; nothing where training has not come to its end."""
+    """The contents of `result.json`; empty if training is not finished."""
     if not path.is_file():
         return ResultNote()
     try:

@@ -1,4 +1,4 @@
-"""What comes out of a run: its result, or the reason why it has none."""
+"""The result of a run, and the errors for runs without one."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from graphdrop.train.evaluation import Scores
 
 
 class DivergedError(ValueError):
-    """A run in which a number became infinite or undefined."""
+    """Training diverged: a number became infinite or NaN."""
 
 
 class StoppedError(RuntimeError):
-    """A run that was asked to stop before its end; its folder has all that it takes to go on."""
+    """A run was stopped before its end; it can be resumed from its folder."""
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What came out of a run: the scores of the state that was best on the validation nodes."""
+    """The result of a run: scores of the state that was best on the validation nodes."""
 
     validation: Any
     """The scores on the validation nodes: `Scores`, unless the task returns its own."""
     test: Any
     drop_rates: list[float | None]
-    """Expected drop rate of each layer; None where it drops nothing."""
+    """The expected drop rate of each layer; None for a layer without a sampler."""
     selected_epoch: int
     epochs: int
     seconds: float
     uncalibrated: dict[str, Any] = field(default_factory=dict)
-    """The figures of validation and test without the calibrator; empty where there is none."""
+    """The scores of validation and test before calibration; empty without a calibrator."""
     calibration: dict[str, Any] = field(default_factory=dict)
-    """The calibrator as JSON values, and the floor of the calibration error on the test nodes."""
+    """The calibrator as JSON values, and the calibration error that chance alone gives."""
     warnings: list[str] = field(default_factory=list)
-    """What is wrong with the run, in words; empty where nothing is."""
+    """Warnings about the run, as sentences."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""

@@ -1,4 +1,4 @@
-"""What a run says of itself when it did not work."""
+"""Warnings about a run whose result is probably not good."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from graphdrop.inference.calibration import FEW
 from graphdrop.metrics import CalibrationFloor
 
 EARLY = 0.05
-"""A state from the first part of the budget, so small, has hardly been trained."""
+"""A selected epoch within this fraction of all epochs counts as hardly trained."""
 MAJORITY = 0.98
-"""A network that predicts one class for this share of the nodes predicts nothing."""
+"""A network that predicts one class for this fraction of the nodes has not learned classes."""
 GAP = 0.05
-"""A calibration error so far above its floor is worth a warning."""
+"""A calibration error this much above its floor gives a warning."""
 SCALES = 100.0
-"""Columns of features whose spreads differ by this factor want to be scaled."""
+"""Columns of features whose standard deviations differ by this factor should be scaled."""
 
 
 def warnings_of(
@@ -32,17 +32,17 @@ def warnings_of(
     floor: CalibrationFloor | None,
     x: Tensor,
 ) -> list[str]:
-    """Sentences about what is wrong with a run, each with what to do about it.
+    """Warnings about a run, each with what to do.
 
     Args:
-        answer: what the network predicts for the test nodes.
-        targets: of the test nodes.
+        answer: the prediction for the test nodes.
+        targets: the targets of the test nodes.
         calibration_nodes: how many nodes the calibrator was fitted on; 0 for none.
-        selected_epoch: after which the kept state was reached.
+        selected_epoch: the epoch of the selected state.
         epochs: the largest number of epochs.
         ece: calibration error on the test nodes.
-        floor: of that error.
-        x: the features as the network takes them.
+        floor: the calibration error that chance alone gives.
+        x: the features as the network reads them.
     """
     found = []
     if isinstance(answer, Predictive):

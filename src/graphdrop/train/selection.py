@@ -1,4 +1,4 @@
-"""Which state is kept, and when to stop: decided by validation figures alone."""
+"""Model selection and early stopping by validation scores."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Selection:
     """The best evaluation so far. Epochs count from 1: the number of epochs that were trained."""
 
     epoch: int = 0
-    """After which the best state was reached; 0 before the first evaluation."""
+    """The epoch of the best state; 0 before the first evaluation."""
     accuracy: float = 0.0
     nll: float = 0.0
 
     def offer(self, epoch: int, accuracy: float, nll: float, settings: TrainSettings) -> bool:
-        """Take an evaluation if it is better than all before; ties go to the lower NLL."""
+        """Keep an evaluation if it is the best so far; ties go to the lower NLL."""
         if self.epoch and not _rank(accuracy, nll, settings) > _rank(
             self.accuracy, self.nll, settings
         ):
@@ -29,7 +29,7 @@ class Selection:
         return True
 
     def exhausted(self, epoch: int, settings: TrainSettings) -> bool:
-        """Whether patience is over after this many epochs."""
+        """Whether patience is exhausted after this many epochs (early stopping)."""
         if not settings.patience or epoch < settings.min_epochs:
             return False
         return epoch - self.epoch >= settings.patience
@@ -42,7 +42,7 @@ def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, 
 def tempered_nll(probabilities: Tensor, labels: Tensor) -> float:
     """The NLL of probabilities ``[n, classes]`` at the temperature that is best for the labels.
 
-    A state that is too sure or not sure enough is then judged by what a calibrator will make of it.
+    An over- or underconfident state is thereby judged as it will be after calibration.
     """
     temperature = fit_temperature(probabilities, labels)
     return float(nll(apply_temperature(probabilities, temperature), labels))

@@ -1,4 +1,4 @@
-"""What is predicted: classes, labels, numbers or links; its likelihood, and how it is scored."""
+"""Tasks: classes, labels, numbers or links, with their likelihood and scores."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Task(ABC):
     """What a network predicts: the likelihood of its outputs, and the scores of a prediction."""
 
     output: Output
-    """How ``predict`` reads the outputs."""
+    """The kind of outputs, as in ``predict(output=...)``."""
     of_nodes = True
-    """Whether a part of the split has nodes; else it has what ``decode`` makes of them."""
+    """Whether the parts of the split are nodes; otherwise they are what ``decode`` returns."""
 
     def targets(self, data: Data) -> Tensor:
-        """What is to be predicted, a row for every node."""
+        """The targets, one row per node."""
         targets: Tensor = data.y
         return targets
 
@@ -37,30 +37,30 @@ class Task(ABC):
         return {"train": split.train, "validation": split.val, "test": split.test}
 
     def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
-        """The number of columns that a network for this task puts out."""
+        """The number of output columns of a network for this task."""
         return num_classes
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean negative log-likelihood of one pass."""
 
-    def figures(self, answer: Any, targets: Tensor, config: Config) -> Scores:
+    def scores(self, answer: Any, targets: Tensor, config: Config) -> Scores:
         """Every metric of a prediction that `METRICS` lists for this kind of output."""
         return evaluation.score(answer, targets, config, self.output)
 
     @abstractmethod
     def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
-        """A score of which more is better, and the negative log-likelihood: for the selection."""
+        """A score, higher is better, and the negative log-likelihood, for model selection."""
 
     def balanced(self, targets: Tensor) -> Task:  # noqa: ARG002
-        """The same task with training nodes weighted by their class; only classes can be."""
+        """The same task with weights for classes; only `Classes` supports it."""
         raise ValueError(
             f'objective.class_weights is "balanced", but the targets are {self.output}, not '
             'classes: set it to "none"'
         )
 
     def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Outputs of nodes as outputs of what is predicted; ``rows`` are those of one part."""
+        """Outputs of nodes to outputs of targets; ``rows`` selects the targets of one part."""
         return outputs
 
 
@@ -68,7 +68,7 @@ class Classes(Task):
     """One class out of several for every node: logits ``[nodes, classes]``.
 
     Args:
-        weight: of every class in the cross-entropy, ``[classes]``; equal by default.
+        weight: weights of the classes in the cross-entropy, ``[classes]``; equal by default.
     """
 
     output: Output = "classes"
@@ -96,7 +96,7 @@ class Classes(Task):
 
 
 class Labels(Task):
-    """A yes or no in every entry: several labels of a node."""
+    """Multi-label classification: several yes-or-no labels per node, logits ``[nodes, labels]``."""
 
     output: Output = "labels"
 
@@ -114,7 +114,7 @@ class Labels(Task):
 
 
 class Gaussian(Task):
-    """Numbers with Gaussian noise: means beside as many log variances, ``[nodes, 2 * targets]``."""
+    """Regression with Gaussian noise: means, then log variances, ``[nodes, 2 * targets]``."""
 
     output: Output = "gaussian"
 
@@ -134,7 +134,7 @@ class Gaussian(Task):
 
 
 class Links(Labels):
-    """Whether there is a link: the logit of a pair is the product of its ends' embeddings.
+    """Link prediction: the logit of a pair is the inner product of its nodes' embeddings.
 
     Args:
         pairs: ``[2, links]``, the ends of every pair that has a target.
@@ -157,7 +157,7 @@ class Links(Labels):
         return self.exist
 
     def parts(self, split: Split) -> dict[str, Tensor]:  # noqa: ARG002
-        """The parts of the pairs; the split of nodes plays no part."""
+        """The parts of the pairs; the split of nodes is not used."""
         return super().parts(self.split)
 
     def width(self, data: Data, num_classes: int, hidden: int) -> int:  # noqa: ARG002
@@ -178,7 +178,7 @@ def weighted(task: Task, config: Config, dataset: Dataset) -> Task:
 
 
 def task_of(targets: Tensor) -> Task:
-    """The task that targets belong to by their type and shape."""
+    """The task for these targets, by their type and shape."""
     if not targets.is_floating_point() and targets.dim() == 1:
         return Classes()
     if targets.dim() == 2 and bool(((targets == 0) | (targets == 1)).all()):

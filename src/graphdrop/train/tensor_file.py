@@ -1,7 +1,7 @@
-"""One file of tensors and JSON that is either whole or not there, and is checked when read.
+"""One file of tensors and JSON, written atomically and checked when read.
 
-The format is safetensors: nothing in it can run. The JSON stands in the header's metadata, with a
-checksum over all names, shapes, values and the JSON itself.
+The format is safetensors, which contains no code. The JSON is in the metadata of the header, with a
+checksum of all names, shapes, values and the JSON itself.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from graphdrop.util.files import replace_file, sync_folder
 __all__ = ["FORMAT", "DamagedError", "read", "replace_file", "sync_folder", "write"]
 
 FORMAT = 2
-"""Written into every file; 1, which files from before 0.2 do not say, is read too."""
+"""The version of the format, written into every file; version 1, before 0.2, is read too."""
 _KEY = "graphdrop"
 _CHECKSUM = "sha256"
 
 
 class DamagedError(ValueError):
-    """A file that is cut short, was changed, or is something else altogether."""
+    """A file is truncated, was changed, or has another format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write tensors and what is to be known of them; the same content gives the same bytes."""
+    """Write tensors and a header; equal content gives equal bytes."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
     # One key only: the order of several would change from run to run.
@@ -41,7 +41,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the header of a file, or a `DamagedError` that says what is wrong."""
+    """The tensors and the header of a file; raises `DamagedError` if it is damaged."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there")
     try:

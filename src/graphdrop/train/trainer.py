@@ -1,13 +1,12 @@
-"""`Trainer`: fit a method to a dataset, from the first weights to the scores on the test nodes.
+"""`Trainer`: train a method on a dataset, from initial weights to test scores.
 
     graphdrop train --dataset cora --method GCN-BBGDC --layers 4 --out runs/a
 
     Trainer(Config(model={"method": "GCN-BBGDC"}), load_dataset("cora"), "runs/a").fit()
 
-Full batch: every epoch is one step of Adam on all training nodes, computed from just the part of
-the graph that they read. Nothing here draws from torch's generator: the first weights come from
-the seed, and every mask from the seed and the number of the step. So a run that goes on from a
-checkpoint ends as it would have ended.
+Training is full batch: every epoch is one step of Adam on all training nodes, computed on their
+receptive field. Torch's generator is not used: initial weights depend on the seed, and every mask
+on the seed and the step. A resumed run therefore has the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -162,7 +161,7 @@ class Trainer:
         return network
 
     def _asked_estimator(self, *, own: bool) -> Estimator | None:
-        """The estimator that the settings name; one's own model may have any rates."""
+        """The estimator that the settings name; a user's own model may have any rates."""
         name, settings = self.config.train.estimator, self.config.model
         return named_estimator(name, settings.temperature) if own else estimator(settings, name)
 
@@ -181,7 +180,7 @@ class Trainer:
         return result
 
     def select(self) -> Selection:
-        """Train to the end and return the selected evaluation; no test node is looked at."""
+        """Train to the end and return the selected evaluation; test nodes are not scored."""
         try:
             self._train()
         finally:
@@ -189,7 +188,7 @@ class Trainer:
         return self.selection
 
     def _train(self) -> None:
-        """All epochs that are left."""
+        """Train the remaining epochs."""
         self.journal = Journal(self.folder, self.epoch)
         self._kept = time.monotonic()
         self._started = self._kept - self.seconds
@@ -203,7 +202,7 @@ class Trainer:
         self._lock.close()
 
     def stop(self) -> None:
-        """Stop after the present epoch: its state is kept in the folder, and `fit` raises.
+        """Stop after the current epoch: its state is saved, and `fit` raises `StoppedError`.
 
         It may be called from a signal handler or from another thread.
         """
@@ -278,7 +277,7 @@ class Trainer:
         return Estimate(loss - agree, tape), {"agree": agree}
 
     def predict(self, rows: Tensor, samples: int | None = None) -> Any:
-        """What the present state predicts for some nodes, or for some of the task's links."""
+        """Predict some nodes, or some of the task's links, with the current state."""
         task = self.task
         return predict(
             self.model,
@@ -290,7 +289,7 @@ class Trainer:
         )
 
     def _evaluate(self) -> dict[str, Any]:
-        """Score the present state on the validation nodes, and keep it if it is the best."""
+        """Score the current state on the validation nodes, and keep it if it is the best."""
         check_tensors(self, self.model.state_dict())
         rows, settings = self.rows["validation"], self.config.train
         targets = self.targets[rows]
@@ -316,7 +315,7 @@ class Trainer:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
         with watched(self):
-            raw = {name: self.figures(name, self.predict(self.rows[name])) for name in SCORED}
+            raw = {name: self.scores(name, self.predict(self.rows[name])) for name in SCORED}
         calibrates = self.config.predict.calibration != "none"
         found = score_calibrated(self, raw) if calibrates else {}
         self.seconds = round(time.monotonic() - self._started, 3)
@@ -336,6 +335,6 @@ class Trainer:
             keeping.conclude(self, self.folder, result)
         return result
 
-    def figures(self, name: str, answer: Any) -> Any:
-        """The task's figures of a prediction of one part of the split."""
-        return self.task.figures(answer, self.targets[self.rows[name]], self.config)
+    def scores(self, name: str, answer: Any) -> Any:
+        """The scores of a prediction of one part of the split."""
+        return self.task.scores(answer, self.targets[self.rows[name]], self.config)

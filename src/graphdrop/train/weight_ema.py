@@ -1,4 +1,4 @@
-"""The mean of a network's weights over the steps of a run, in which late steps count the most."""
+"""Exponential moving average (EMA) of the weights of a network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 
 class WeightEMA:
-    """The exponentially weighted mean of all parameters of a network.
+    """Exponential moving average of all parameters of a network, with bias correction.
 
     Args:
-        model: the network; the mean is taken beside it, and training goes on as without.
-        decay: what a step counts for, as a fraction of what the step after it counts for.
+        model: the network; its training is not affected.
+        decay: the decay per step, in (0, 1): the weight of a step relative to the next one.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -24,7 +24,7 @@ class WeightEMA:
 
     @torch.no_grad()
     def take(self, steps: int) -> None:
-        """Take in the present parameters, which are those after so many steps."""
+        """Update with the current parameters; ``steps`` is the number of steps done."""
         share = (1.0 - self._decay) / (1.0 - self._decay**steps)
         for name, value in self._parameters.items():
             if name in self._mean:
@@ -34,7 +34,7 @@ class WeightEMA:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within it the network's parameters are the means, once there are any."""
+        """Context in which the network has the averaged parameters, if there are any."""
         own = {name: self._parameters[name].data for name in self._mean}
         try:
             for name, mean in self._mean.items():
@@ -45,16 +45,16 @@ class WeightEMA:
                 self._parameters[name].data = value
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The means by parameter."""
+        """The averages by the name of the parameter."""
         return self._mean
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from these means."""
+        """Load averages that ``state_dict`` returned."""
         self._mean = {name: mean.clone() for name, mean in state.items()}
 
 
 def check_ema_buffers(model: nn.Module) -> None:
-    """Refuse a model whose buffers would belong to other weights than the mean."""
+    """Raise if the model has batch statistics, which would not belong to the averaged weights."""
     statistics = (getattr(module, "running_mean", None) for module in model.modules())
     if any(one is not None for one in statistics):
         raise ValueError(

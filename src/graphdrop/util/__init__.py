@@ -1,1 +1,1 @@
-"""What every room may need and none should write twice: files, locks, memory, ordered sums."""
+"""Utilities: atomic files, locks, memory limits, sums in a fixed order."""

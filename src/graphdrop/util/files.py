@@ -1,14 +1,14 @@
-"""Files that are whole or not there, and paths as a person types them."""
+"""Atomic writing of files, and expansion of paths."""
 
 import os
 from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file beside, wait until the disk has it, and give it its name at once.
+    """Write a file atomically: to a temporary file, synced to disk, then renamed.
 
-    What goes wrong, a full disk for instance, is an `OSError` that names the file; the old file
-    is then as it was, and nothing is left beside it.
+    A failure, such as a full disk, is an `OSError` that names the file; the old file is then
+    unchanged and the temporary one is removed.
     """
     beside = path.with_name(f".{path.name}.tmp")
     try:
@@ -28,7 +28,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder, where the system can tell."""
+    """Sync the entries of a folder to disk, if the system supports it."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -38,7 +38,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with `~` and `~user` written out."""
+    """The path with `~` and `~user` expanded."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""One writer per folder: a lock that the system takes back from a process however it ends."""
+"""Locks for folders with one writer; the system releases them when the process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
     import fcntl
 
 LOCK = ".lock"
-"""The file in a folder that its writer holds. It says who that is: process id and host."""
+"""The lock file of a folder, with the process id and host of the writer."""
 
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -25,16 +25,16 @@ _PAST_THE_TEXT = 2**30  # Windows lets nobody else read the bytes that are locke
 
 
 class LockedError(ValueError):
-    """A folder that another writer has."""
+    """Another writer has locked the folder."""
 
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[Path]:
-    """Within it the folder, made where it is missing, has no other writer; or a `LockedError`.
+    """Context with an exclusive lock on a folder, which is created if missing.
 
-    It does not wait. The lock belongs to an open file, so it ends with the process, killed or not,
-    and a file that a killed process left is no obstacle. A second lock in the same process is
-    refused too. On a file system that has no locks there is a warning in place of one.
+    It raises `LockedError` at once if the folder is locked, also by the same process. The lock
+    belongs to an open file and ends with the process; a lock file that a killed process left is
+    ignored. On a file system without locks there is a warning instead.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def folder_lock(folder: str | Path) -> Iterator[Path]:
 
 
 def contents(folder: str | Path) -> list[Path]:
-    """What is in a folder but its lock, held or left over; nothing where there is no folder."""
+    """The contents of a folder without the lock file; empty if the folder does not exist."""
     folder = Path(folder)
     return sorted(p for p in folder.iterdir() if p.name != LOCK) if folder.is_dir() else []
 
@@ -76,7 +76,7 @@ def _taken(path: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the file is now ours alone."""
+    """Whether the lock was acquired."""
     try:
         if sys.platform == "win32":
             os.lseek(descriptor, _PAST_THE_TEXT, os.SEEK_SET)

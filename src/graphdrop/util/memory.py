@@ -1,4 +1,4 @@
-"""How much memory may be used, asked before it is: sizes that a file declares cost nothing yet."""
+"""Memory limits, checked before memory is allocated."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def check_bytes(what: str, needed: int, limit: int | None = None) -> None:
-    """Refuse what would take more memory than `limit`, or else than `most_bytes`.
+    """Raise if `what` would take more memory than `limit`, by default `most_bytes()`.
 
     `what` is the subject of the error, with the size that makes it large, such as
     `"model.hidden is 1000000000: the network"`.
@@ -32,10 +32,10 @@ def check_bytes(what: str, needed: int, limit: int | None = None) -> None:
 
 
 def most_bytes(limit: int | None = None) -> int:
-    """The bytes that may be taken at once.
+    """The largest number of bytes that may be allocated at once.
 
-    That is `limit` where it is given, else what the environment variable `GRAPHDROP_MAX_BYTES`
-    says, else half of the memory that is free.
+    By default the value of the environment variable `GRAPHDROP_MAX_BYTES`, or half of the free
+    memory.
     """
     if limit is not None:
         if limit < 0:
@@ -52,12 +52,12 @@ def most_bytes(limit: int | None = None) -> int:
 
 
 def free_bytes() -> int:
-    """The memory that is free, as the system, or the container this runs in, says."""
+    """The free memory of the system or of the container."""
     return min(_free_in_system(), _free_in_container())
 
 
 def in_words(size: int) -> str:
-    """A number of bytes as a person reads it, such as `1.5 GiB`."""
+    """A number of bytes as text, such as `1.5 GiB`."""
     if size < 1024:
         return f"{size} bytes"
     power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)
@@ -70,7 +70,7 @@ def in_words(size: int) -> str:
 
 def _free_in_system() -> int:
     try:
-        return _figures(_MEMINFO)["MemAvailable:"] * 1024
+        return _numbers(_MEMINFO)["MemAvailable:"] * 1024
     except (OSError, ValueError, KeyError):
         pass
     try:
@@ -83,7 +83,7 @@ def _free_in_container() -> int:
     for limit, used in _CGROUPS:
         try:
             # Copies of files count as used, but the system gives them up when asked.
-            cached = _figures(Path(used).with_name("memory.stat")).get("inactive_file", 0)
+            cached = _numbers(Path(used).with_name("memory.stat")).get("inactive_file", 0)
             taken = int(Path(used).read_text()) - cached
             return max(0, int(Path(limit).read_text()) - taken)  # "max" where there is no limit
         except (OSError, ValueError):
@@ -91,7 +91,7 @@ def _free_in_container() -> int:
     return 2**63
 
 
-def _figures(path: Path) -> dict[str, int]:
+def _numbers(path: Path) -> dict[str, int]:
     """The first number of every line, by the word before it."""
     words = (line.split() for line in path.read_text().splitlines())
     return {name: int(number) for name, number, *_ in words}

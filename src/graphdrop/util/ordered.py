@@ -1,16 +1,16 @@
-"""A sum that has the same bits on any number of threads."""
+"""A sum whose bits do not depend on the number of threads."""
 
 import torch
 from torch import Tensor
 
 SERIAL = 8192
-"""So many numbers torch adds up in one thread."""
+"""Torch sums up to this many numbers in one thread."""
 
 
 def ordered_sum(values: Tensor) -> Tensor:
-    """The sum of `values [n]`, added up in an order that the number of threads does not change.
+    """The sum of `values [n]` in a fixed order, for any number of threads.
 
-    Torch divides a long sum between threads, but not a short one, nor the sum of one row of many.
+    Torch divides a long sum between threads, but not a short one or one row of a matrix.
     """
     while len(values) > SERIAL:
         values = torch.stack([part.sum() for part in torch.split(values, SERIAL)])

@@ -1,8 +1,8 @@
-"""A folder for what will be run: nobody else can put anything there.
+"""Private folders for compiled code: only the user has access.
 
-Numba keeps compiled functions as pickles, and whoever can write such a file decides what this
-process runs. So the folder is the user's own, closed to others, and on a path that they cannot
-change.
+Numba caches compiled functions as pickles: write access to such a file means control over this
+process. The folder therefore belongs to the user, is closed to others, and is on a path that others
+cannot change.
 """
 
 import logging
@@ -16,15 +16,15 @@ from uuid import uuid4
 
 _logger = logging.getLogger(__name__)
 _UNMAPPED: Final = 65534
-"""How a container without privileges sees the owner of folders that are the system's."""
+"""The owner of system folders as seen in an unprivileged container."""
 
 
 @cache
 def private_folder(wanted: Path, name: str) -> Path:
-    """The folder `wanted`, made where it is missing, that only this user can enter.
+    """The folder `wanted`, created if missing, that only this user can access.
 
-    Where that cannot be had, one of this user in the system's folder of temporary files, by `name`;
-    and where not even that, a new one for this process. A line of the log then says why.
+    If that is not possible, a folder `name` of this user in the system's temporary folder, or else
+    a new one for this process; the reason is logged.
     """
     if os.name != "posix":
         wanted.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def private_folder(wanted: Path, name: str) -> Path:
 
 
 def _closed(folder: Path) -> Path:
-    """The folder with its links followed, made and closed to others, or an `OSError`."""
+    """The resolved folder, created and closed to others; raises `OSError` on failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder = folder.parent.resolve() / folder.name
     _check_path_to(folder)
@@ -76,7 +76,7 @@ def _is_open_to_others(folder: Path) -> bool:
 
 
 def _check_path_to(folder: Path) -> None:
-    """Whoever can rename a folder on the way can put another in its place."""
+    """Raise if others could replace a folder on the path."""
     for parent in folder.parents:
         state = parent.stat()
         if state.st_uid not in (0, os.geteuid(), _UNMAPPED):

@@ -1,4 +1,4 @@
-"""Calibration: probabilities that come true as often as they say."""
+"""Post-hoc calibrators: temperature, vector, label and variance scaling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METHODS: dict[str, type[Calibrator]] = {
 
 
 def calibrator_for(method: str, output: str) -> type[Calibrator]:
-    """The class of a method; labels and numbers have one each, whatever the method."""
+    """The class of calibrator for a method; labels and numbers have one class each."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}: give one of {', '.join(METHODS)}")
     if output == "classes":

@@ -12,15 +12,19 @@ from graphdrop.inference.calibration.base import Calibrator, Samples, check_targ
 
 
 class VarianceScaling(Calibrator):
-    r"""Multiply the whole predictive variance by the mean squared error in its units.
+    r"""Variance scaling: multiply the predictive variance by the mean squared standardized error.
 
     .. math:: c = \frac1n \sum_i \frac{(y_i - \mu_i)^2}{\sigma_i^2}
 
-    which maximizes the likelihood of a Gaussian with the corrected moments. Noise and doubt, the
-    two parts of the variance, are multiplied alike and keep their share.
+    which maximizes the likelihood of a Gaussian with the corrected moments. Aleatoric and
+    epistemic variance are multiplied by the same factor.
 
     Args:
         factor: ``[targets]``.
+
+    Example:
+        >>> VarianceScaling(torch.tensor([2.0])).scaled(torch.tensor([[0.5]])).tolist()
+        [[1.0]]
     """
 
     name: ClassVar[str] = "variance"

@@ -1,4 +1,4 @@
-"""Calibration of a yes or no: a temperature per label, Platt's two numbers where they are few."""
+"""Calibration of labels and links: a temperature per label, or Platt scaling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
 
 ENOUGH = 30
-"""A label with at least so many yes and so many no has a temperature of its own."""
+"""A label with at least this many positives and negatives has its own temperature."""
 STEPS = 100
 
 
@@ -24,6 +24,11 @@ class LabelScaling(Calibrator):
     Args:
         factor: ``[labels]``, or one number for all entries.
         shift: as many.
+
+    Example:
+        >>> calibrator = LabelScaling(torch.tensor([0.5]), torch.tensor([1.0]))
+        >>> calibrator.correct(torch.tensor([[4.0]])).tolist()
+        [[3.0]]
     """
 
     name: ClassVar[str] = "labels"

@@ -1,4 +1,4 @@
-"""Temperature scaling of a sampled prediction: one number that corrects how sure it is."""
+"""Temperature scaling of Monte Carlo predictions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ class TemperatureScaling(Calibrator):
     :math:`T`, so it is searched on a grid of :math:`\log T`, then between the best one's neighbors.
 
     Args:
-        temperature: above 1 the prediction becomes less sure, below 1 more.
+        temperature: above 1 the prediction becomes less confident, below 1 more.
+
+    Example:
+        >>> TemperatureScaling(2.0).correct(torch.tensor([[4.0, 0.0]])).tolist()
+        [[2.0, 0.0]]
     """
 
     name: ClassVar[str] = "temperature"

@@ -27,6 +27,11 @@ class VectorScaling(Calibrator):
     Args:
         factor: ``[classes]``.
         shift: ``[classes]``.
+
+    Example:
+        >>> calibrator = VectorScaling(torch.tensor([0.5, 1.0]), torch.tensor([0.0, 1.0]))
+        >>> calibrator.correct(torch.tensor([[4.0, 0.0]])).tolist()
+        [[2.0, 1.0]]
     """
 
     name: ClassVar[str] = "vector"

@@ -1,4 +1,4 @@
-"""`attach`: make any PyTorch Geometric model sample its connections."""
+"""`attach`: connection sampling for any PyTorch Geometric model."""
 
 from graphdrop.nn.attach.attaching import attach
 from graphdrop.nn.handle import Handle

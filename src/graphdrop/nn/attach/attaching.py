@@ -1,4 +1,4 @@
-"""`attach` puts a sampler into every layer of a model, and its `Handle` trains and undoes it.
+"""`attach`: add a sampler to every message passing layer of a model.
 
     handle = attach(model, GraphDropConnect(BetaBernoulliRate(), blocks=2))
     optimizer = torch.optim.Adam(model.parameters())  # the rates are among them
@@ -49,7 +49,7 @@ def attach(
         seed: seed of the masks; by default that of `torch.manual_seed`.
 
     Returns:
-        A `Handle` to train with other estimators, to predict, and to `detach` the sampler again.
+        A `Handle`: `kl()`, `backward(closure)` for other estimators, `remove()`.
 
     Example:
         >>> from graphdrop import DropEdge
@@ -106,13 +106,13 @@ def attach(
 
 
 def _level(name: str) -> str:
-    """A name that the layers of all relations share: PyG names them as `author__writes__paper`."""
+    """The name that layers of all relations share; PyG names them `author__writes__paper`."""
     parent, _, key = name.rpartition(".")
     return parent if "__" in key else name
 
 
 def _check_sampler(sampler: Sampler) -> None:
-    """Raise unless the sampler's masks multiply messages."""
+    """Raise if the sampler needs more than a mask on messages."""
     if not isinstance(sampler, Sampler):
         raise TypeError(
             f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "

@@ -1,4 +1,4 @@
-"""The edges of one call of a layer, in its order and as a `Graph`, whatever they came as."""
+"""The edges of a call of a PyG layer as a `Graph`, from any of the formats that PyG takes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graphdrop.graph import Graph, Normalization
 
 CAPACITY = 16
 APART = 1 << 30
-"""Added to the ids of destinations that are other nodes than the sources: what goes from node 3 of
-one kind to node 3 of another is no self-loop."""
+"""Offset of the ids of destinations in bipartite graphs: an edge from node 3 of one type to node 3
+of another is not a self-loop."""
 
 
 class Ends(NamedTuple):
-    """Both ends of every edge in the layer's order, and the values of a sparse matrix."""
+    """Destinations and sources in the layer's order, and the values of a sparse matrix."""
 
     destination: Tensor
     source: Tensor
@@ -27,9 +27,9 @@ class Ends(NamedTuple):
 
 
 def ends(edge_index: Any, flow: str) -> Ends:
-    """The ends of edges that came as `edge_index [2, E]`, as an `EdgeIndex` or as `torch.sparse`.
+    """The ends of edges given as `edge_index [2, E]`, as `EdgeIndex` or as `torch.sparse`.
 
-    A sparse matrix has destinations in its rows, as PyG has it.
+    A sparse matrix has destinations in its rows, as in PyG.
     """
     if not isinstance(edge_index, Tensor):
         raise TypeError(
@@ -55,20 +55,20 @@ def ends(edge_index: Any, flow: str) -> Ends:
 
 @dataclass(eq=False)
 class Edges:
-    """The structure of one set of edges: everything but their weights."""
+    """The structure of a set of edges, without weights."""
 
     known: tuple[Tensor, Tensor]
-    """Destinations and sources, to recognise the same edges by."""
+    """Destinations and sources, to recognize the same edges."""
     sizes: tuple[int, int]
     """Number of destinations and of sources."""
     apart: bool
-    """Whether these are two kinds of nodes."""
+    """Whether the graph is bipartite."""
     graph: Graph
-    """With weights of 1; its edges are sorted, in the order in which rates per edge have them."""
+    """The graph with weights 1; rates per edge have the order of its edges."""
     order: Tensor
-    """The place of each edge of the graph in the layer's order."""
+    """The position in the layer's order of each edge of the graph."""
     place: Tensor
-    """The number in the graph of each edge in the layer's order."""
+    """The number in the graph of each edge of the layer."""
     _weighted: tuple[Tensor | None, bool, Graph] | None = field(default=None, repr=False)
 
     @classmethod
@@ -105,7 +105,7 @@ class Edges:
     def fits(
         self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
     ) -> bool:
-        """Whether these are the same edges, number for number."""
+        """Whether these are the same edges in the same order."""
         return (
             self.sizes == sizes
             and self.apart == apart
@@ -115,7 +115,7 @@ class Edges:
         )
 
     def weighted(self, weight: Tensor | None, *, mean: bool) -> Graph:
-        """The graph with weights given in the layer's order, over each row's count for a mean."""
+        """The graph with the layer's weights; for a mean, divided by the degree of each row."""
         if weight is None and not mean:
             return self.graph
         if self._weighted is not None:
@@ -137,9 +137,9 @@ class Edges:
 
     @cached_property
     def messages(self) -> Graph:
-        """A row and a column for every message, under the ids of the two nodes it goes between.
+        """A graph with one row and one column per message, with the ids of its two nodes.
 
-        The masked sum over it multiplies every message by its own draw, and sums nothing.
+        The masked sum over this graph multiplies every message by its mask.
         """
         whole = self.graph
         with torch.inference_mode(False):
@@ -161,10 +161,10 @@ class Edges:
 
 
 class EdgeCache:
-    """The edges of the latest calls, found again by what they are.
+    """A cache of the edges of recent calls.
 
-    Layers normalize the edges anew in every pass, so the tensors differ where the edges do not;
-    to compare them takes a fraction of the time that sorting does.
+    PyG layers create new tensors of edges in every pass, so that edges are compared by value, which
+    takes a fraction of the time of sorting.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class EdgeCache:
     def get(
         self, both: Ends, sizes: tuple[int, int] | None = None, *, apart: bool = False
     ) -> Edges:
-        """The structure of these edges, between nodes of these numbers if they are known."""
+        """The structure of these edges; `sizes` are the numbers of nodes, if they are known."""
         destination, source = both.destination, both.source
         if sizes is None:
             sizes = _count(destination), _count(source)

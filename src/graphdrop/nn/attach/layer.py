@@ -1,8 +1,8 @@
-"""`MaskedLayer`: what is put into a PyG layer so that its messages pass through a sampler's mask.
+"""`MaskedLayer`: replaces methods of a PyG layer so that its messages are masked.
 
-It stands in for three methods of the layer. `forward` decides on the draw; `propagate` computes the
-masked sum itself where messages are weighted features and are summed or averaged, else it lets the
-layer work; then `message` multiplies what the layer sends.
+It replaces three methods. `forward` chooses the draw. `propagate` computes the masked sum with the
+kernel if messages are weighted features that are summed or averaged. Otherwise the layer's own
+`propagate` runs, and `message` multiplies its messages by the mask.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from graphdrop.samplers import Draw, Sampler
 
 METHODS = ("forward", "propagate", "message")
 CALL_SHIFT = 32
-"""A layer that propagates more than once in a pass draws from a stream of its own each time."""
+"""Each `propagate` of a layer within one pass has its own random stream."""
 
 
 class MaskedLayer(SampledLayer):
-    """The sampler of one layer, and the methods that apply it.
+    """The sampler of one PyG layer, and the methods that apply it.
 
     Args:
         layer: a PyG layer; it is changed by `install` only.
-        sampler: draws its connections.
-        number: of the layer in the model; its draws depend on it.
-        temperature: of masks in training; `None` for hard ones.
-        seed: of all draws.
+        sampler: samples its connections.
+        number: the number of the layer in the model, for its random stream.
+        temperature: the temperature of masks in training; `None` for hard masks.
+        seed: the seed of all draws.
         cache: shared by the layers of a model.
     """
 
@@ -79,7 +79,7 @@ class MaskedLayer(SampledLayer):
     # Put into a layer, and taken out again
 
     def install(self) -> None:
-        """Take the place of the layer's methods."""
+        """Replace the methods of the layer."""
         layer = self.layer
         if layer.explain:
             raise ValueError(
@@ -96,7 +96,7 @@ class MaskedLayer(SampledLayer):
             setattr(layer, name, getattr(self, name))
 
     def uninstall(self) -> None:
-        """Leave the layer as it was before."""
+        """Restore the methods of the layer."""
         layer, before = self.layer, dict(self._before)
         for name in METHODS:
             vars(layer).pop(name, None)
@@ -114,7 +114,7 @@ class MaskedLayer(SampledLayer):
     # Which random numbers
 
     def ask(self, draw: Draw | None, number: int) -> None:
-        """From now on use this draw, or the expectation, until `stop_asking`."""
+        """Use this draw, or the expected mask for `None`, until `stop_asking`."""
         super().ask(draw, number)
         self._calls = 0
 
@@ -128,7 +128,7 @@ class MaskedLayer(SampledLayer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *arguments: Any, **options: Any) -> Any:
-        """In place of the layer's own `forward`; a compiler leaves it to Python."""
+        """Replaces `forward` of the layer; `torch.compile` skips it."""
         self._draw, self._inside = self._next_draw(), True
         self._apart = _reads_two_kinds(arguments, options)
         before = self._masked
@@ -146,7 +146,7 @@ class MaskedLayer(SampledLayer):
 
     @contextmanager
     def _weights_last(self) -> Iterator[None]:
-        """A GCNConv multiplies by its weights first; masks on its input must come before them."""
+        """Move the weights of a `GCNConv` behind the sum, since masks on features come first."""
         layer = self.layer
         if type(layer).forward is not conv.GCNConv.forward:
             yield
@@ -161,7 +161,7 @@ class MaskedLayer(SampledLayer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def propagate(self, edge_index: Any, *arguments: Any, **options: Any) -> Tensor:
-        """In place of the layer's own `propagate`."""
+        """Replaces `propagate` of the layer."""
         draw = self._draw if self._inside else self._next_draw()
         number = self.number | self._calls << CALL_SHIFT
         self._calls += 1
@@ -186,7 +186,7 @@ class MaskedLayer(SampledLayer):
         return out if weights is None else weights(out)
 
     def message(self, *arguments: Any, **options: Any) -> Tensor:
-        """In place of the layer's own `message`: what it sends, times the mask."""
+        """Replaces `message` of the layer: its messages times the mask."""
         sent: Tensor = self._original("message")(*arguments, **options)
         if self._masking is None:
             raise RuntimeError(
@@ -217,7 +217,7 @@ class MaskedLayer(SampledLayer):
     def _summed(
         self, both: Ends, draw: Draw | None, number: int, options: dict[str, Any]
     ) -> Tensor | None:
-        """The masked sum or mean by the kernel; None where it takes messages."""
+        """The masked sum or mean by the kernel; None if single messages are needed."""
         if not self._before.keys() & METHODS[1:]:
             terms = weighted_features(self.layer, both, options)
             if terms is not None:
@@ -252,9 +252,9 @@ def _unchanged(x: Tensor) -> Tensor:
 
 
 def _reads_two_kinds(arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Whether the features are those of two kinds of nodes, sources and destinations.
+    """Whether sources and destinations are different types of nodes.
 
-    A mini-batch has destinations that are its first sources: one kind, and the same memory.
+    In a mini-batch the destinations are the first sources, in the same memory: one type.
     """
     x = options.get("x", arguments[0] if arguments else None)
     if not isinstance(x, tuple | list) or len(x) != 2:

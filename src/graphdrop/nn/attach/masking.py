@@ -1,4 +1,4 @@
-"""The two ways in which a mask meets a layer: in one masked sum, or on its messages."""
+"""The two ways to mask a PyG layer: in one masked sum, or message by message."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ HOOKS = (
     "_aggregate_forward_pre_hooks",
     "_aggregate_forward_hooks",
 )
-"""Whoever registered one wants the layer to work in PyG's own steps."""
+"""With one of these hooks registered, PyG's own steps are used."""
 
 
 class Terms(NamedTuple):
-    """What a layer sums or averages over each neighbourhood: features times weights."""
+    """The terms of the sum or mean over neighbours: features times weights."""
 
     x: Tensor
     weight: Tensor | None
@@ -49,7 +49,7 @@ class Terms(NamedTuple):
 
 
 def weighted_features(layer: Any, both: Ends, options: dict[str, Any]) -> Terms | None:
-    """The terms of a call of `propagate`, or None where messages are more than that."""
+    """The terms of a call of `propagate`, or None if messages are not weighted features."""
     kind, x = type(layer), options.get("x")
     source, destination = x if isinstance(x, tuple | list) else (x, x)
     if kind.message not in WEIGHTED_FEATURES:
@@ -81,19 +81,19 @@ class Masking(NamedTuple):
     edges: Edges
     mask: Mask | None
     scale: Tensor | None
-    """What kept messages are multiplied by."""
+    """The factor of kept messages."""
     draw: Draw | None
     layer: int
     """The number of the layer."""
 
     def summed(self, terms: Terms) -> Tensor:
-        """The masked sum or mean, `[rows, features]`, without a message ever being made."""
+        """The masked sum or mean, `[rows, features]`, without storing messages."""
         self._record(terms.x.shape[1])
         graph = self.edges.weighted(terms.weight, mean=terms.mean)
         return self._scaled(aggregate(graph, terms.x, self.mask))
 
     def messages(self, sent: Tensor, layer: Any) -> Tensor:
-        """Messages times their masks; what follows the dimension of edges counts as features."""
+        """Messages times their masks; all dimensions after that of edges are features."""
         if not isinstance(sent, Tensor):
             raise TypeError(
                 f"message() of {layer} returned a {type(sent).__name__}: attach masks tensors"

@@ -1,4 +1,4 @@
-"""A warning for an optimizer that was built before `attach`, and so does not have the rates."""
+"""A warning for optimizers that were built before `attach` and lack the rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _hooks: list[Any] = []
 
 
 def watch(model: nn.Module) -> None:
-    """Look at the first step of every optimizer from now on for the rates of this model."""
+    """Check at the first step of every later optimizer that it has the rates of this model."""
     _attached.add(model)
     if not _hooks:
         _hooks.append(register_optimizer_step_pre_hook(_look))

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
+from graphdrop.util.files import expanded
 
 
 def reproduce(
@@ -20,17 +21,18 @@ def reproduce(
         typer.Argument(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
-            "local, ablation, amortised, general, ood, schematics, or all.",
+            "local, ablation, amortised, general, ood, trust, schematics, or all.",
         ),
     ],
     *,
     recipe: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="paper: the paper's settings. tuned: ours, chosen on validation. control: for "
-            "ood, what the settings do without the method."
+            "ood, what the settings do without the method. auto: for trust, the default settings.",
+            show_default="paper, or the only one",
         ),
-    ] = "paper",
+    ] = None,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Seeds per cell.", show_default="the recipe's, 10")
     ] = None,
@@ -42,6 +44,10 @@ def reproduce(
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Run only cells of this method; may be repeated.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(help="For trust: an .npz file of your own, as well; may be repeated."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few epochs and seeds, to see it work; kept apart.")
@@ -71,8 +77,10 @@ def reproduce(
 
     if axis not in AXES:
         raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
+    recipe = recipe or ("auto" if target == "trust" else "paper")
     request = experiments.Request(
         recipe=recipe,
+        files=[str(expanded(one).resolve()) for one in file or ()],
         runs=runs,
         jobs=jobs or cores(),
         datasets=[_dataset(name) for name in dataset or ()],

@@ -135,9 +135,7 @@ class Recipe(Part):
             for (dataset, layers), row in itertools.product(columns, self.rows)
         ]
 
-    def _settled(
-        self, row: Row, dataset: str, layers: int, *, seed: int, over: Values
-    ) -> Config:
+    def _settled(self, row: Row, dataset: str, layers: int, *, seed: int, over: Values) -> Config:
         """All settings of one run; the splits of a graph of one's own are numbered from 0."""
         if dataset not in self.datasets:
             over = merged(over, {"data": {"split_seed": seed - self.first_seed}})

@@ -30,6 +30,7 @@ from graphdrop.experiments.measures import (
     thinned,
 )
 from graphdrop.experiments.store import Record
+from graphdrop.experiments.trust import calibration_record
 from graphdrop.inference.predictive import PREDICTION_STEP
 from graphdrop.metrics import TotalVariation
 from graphdrop.nn.sampled import layer_inputs
@@ -110,7 +111,8 @@ def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[st
 
 def _fitted(trainer: Trainer) -> dict[str, Any]:
     result = trainer.fit()
-    return {
+    calibrated = calibration_record(trainer, result) if result.calibration else {}
+    return calibrated | {
         "epochs": result.epochs,
         "selected_epoch": result.selected_epoch,
         "drop_rates": result.drop_rates,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdrop.experiments import control, extensions, rendering
+from graphdrop.experiments import control, extensions, rendering, trust
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.keys import run_key
@@ -32,6 +32,7 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "amortised": extensions.amortised,
     "general": extensions.general,
     "ood": extensions.out_of_distribution,
+    "trust": trust.trust,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,
@@ -51,6 +52,8 @@ class Request:
     datasets: Sequence[str] = ()
     methods: Sequence[str] = ()
     """Only cells of these are run; tables show whatever is there."""
+    files: Sequence[str] = ()
+    """Graphs of one's own, beside those of the recipe."""
     quick: bool = False
     render_only: bool = False
     out: Path = Path("results")
@@ -80,9 +83,14 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
             yield Reproduced(target, rendered, rendered.write(request.folder))
             continue
         recipe = recipes.read_recipe(f"{target}-{request.recipe}")
+        if request.files and recipe.settings != "auto":
+            raise ValueError(
+                f"--file gives {request.files[0]}, but {target} has graphs of its own: only trust "
+                "takes others"
+            )
         if not request.render_only:
             _make(target, recipe, store, request)
-        cells = recipe.cells(runs=request.runs, quick=request.quick)
+        cells = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
         found = TargetRuns(
             target,
             recipe,
@@ -113,7 +121,9 @@ def targets_of(target: str, recipe: str) -> list[str]:
 
 def _make(target: str, recipe: Recipe, store: Store, request: Request) -> None:
     cells = recipes.only(
-        recipe.cells(runs=request.runs, quick=request.quick), request.datasets, request.methods
+        recipe.cells(runs=request.runs, quick=request.quick, files=request.files),
+        request.datasets,
+        request.methods,
     )
     configs = [config for cell in cells for config in cell.configs]
     display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)

@@ -19,7 +19,8 @@ from graphdrop.experiments.measures import BINS
 from graphdrop.experiments.rendering import Rendering
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.metrics import apply_temperature, fit_temperature, reliability
+from graphdrop.metrics import apply_temperature, reliability
+from graphdrop.metrics.floor import refitted_temperatures
 from graphdrop.report.figures import Curve, Panel, draw_figure
 from graphdrop.report.tables import Table, summarise
 
@@ -56,13 +57,13 @@ def floor_gaps(test: Tensor, calibration: Tensor, seed: int) -> list[list[float]
     may be added first.
     """
     generator = torch.Generator().manual_seed(seed)
-    gaps = []
-    for _ in range(REPLICATES):
-        drawn = torch.multinomial(calibration, 1, generator=generator).squeeze(1)
-        shown = apply_temperature(test, fit_temperature(calibration, drawn))
-        labels = torch.multinomial(test, 1, generator=generator).squeeze(1)
-        gaps.append(signed_gaps(reliability(shown, labels, bins=BINS)._asdict()).tolist())
-    return gaps
+    drawn = torch.multinomial(calibration, REPLICATES, replacement=True, generator=generator).t()
+    labels = torch.multinomial(test, REPLICATES, replacement=True, generator=generator).t()
+    shown = (apply_temperature(test, float(t)) for t in refitted_temperatures(calibration, drawn))
+    return [
+        signed_gaps(reliability(forecast, row, bins=BINS)._asdict()).tolist()
+        for forecast, row in zip(shown, labels, strict=True)
+    ]
 
 
 def signed_gaps(bins: Mapping[str, Any]) -> NDArray[np.float64]:

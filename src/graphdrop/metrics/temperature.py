@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphdrop.metrics.inputs import check_labels, check_probabilities
 
-_BOUNDS = (1e-2, 1e2)
+COLDEST, HOTTEST = 1e-2, 1e2
 
 
 def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
@@ -36,7 +36,7 @@ def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
         expected = ((logits * inverse).softmax(-1) * logits).sum(-1)
         return float((expected - true_class).mean())
 
-    coldest, hottest = _BOUNDS
+    coldest, hottest = COLDEST, HOTTEST
     at_hottest, at_coldest = slope(1 / hottest), slope(1 / coldest)
     if math.isclose(at_hottest, at_coldest, abs_tol=1e-12):
         return 1.0

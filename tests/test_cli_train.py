@@ -21,7 +21,8 @@ from graphdrop.train import Trainer, load
 from graphdrop.train.progress import Silent
 
 SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
-SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2"]
+SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2", "--recipe", "paper"]
+SHOWN = ("accuracy", "nll", "ece", "pavpu", "aurc", "balanced_accuracy", "macro_f1")
 
 
 def write_graph(path: Path, seed: int = 0) -> Path:
@@ -64,11 +65,11 @@ def test_training_prints_its_figures_and_writes_its_folder(run, graph, tmp_path)
     code, printed, _ = run("train", "--dataset", graph, *words, *SMALL, "--out", out)
     assert code == 0
     assert "mine, GCN-BBGDC, 3 layers, seed 1" in printed
-    assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC", printed)
+    assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC +balanced accuracy +macro F1", printed)
     assert "PAvPU: certain up to 0.5 (fraction of largest entropy)." in printed
     result = json.loads((out / "result.json").read_text())
     for part in ("validation", "test"):
-        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu", "aurc")]
+        scores = [result[part][name] for name in SHOWN]
         assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
     for number, rate in enumerate(result["drop_rates"], 1):
         assert figures(printed)[str(number)] == pytest.approx([rate], abs=6e-5)
@@ -93,7 +94,7 @@ def test_evaluating_a_run_gives_the_figures_that_training_gave(run, trained):
     assert code == 0
     result = json.loads((trained / "result.json").read_text())
     for part in ("validation", "test"):
-        scores = [result[part][name] for name in ("accuracy", "nll", "ece", "pavpu", "aurc")]
+        scores = [result[part][name] for name in SHOWN]
         assert figures(printed)[part] == pytest.approx(scores, abs=6e-5)
     assert f"The state after epoch {result['selected_epoch']}, selected" in printed
     assert "not finished" not in printed
@@ -205,12 +206,13 @@ def test_settings_come_from_the_file_then_from_set_then_from_options(run, tmp_pa
     file = tmp_path / "settings.toml"
     file.write_text('seed = 1\n[model]\nlayers = 5\nhidden = 16\nmethod = "GCN-DE"\n')
     words = ["--config", file, "--set", "model.hidden=32", "--set", "model.layers=6"]
+    words += ["--recipe", "paper"]
     code, printed, _ = run("train", *words, "--layers", "7", "--show-config")
     assert code == 0
     chosen = config.settle(tomllib.loads(printed))
     assert (chosen.seed, chosen.model.hidden, chosen.model.layers) == (1, 32, 7)
     assert chosen == config.settle(
-        {"seed": 1, "model": {"method": "GCN-DE", "layers": 7, "hidden": 32}}
+        {"seed": 1, "recipe": "paper", "model": {"method": "GCN-DE", "layers": 7, "hidden": 32}}
     )
 
 

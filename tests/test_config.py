@@ -39,13 +39,15 @@ def test_without_settings_it_is_the_papers_recipe():
     [("cora", 2, 5e-3, 0), ("Citeseer", 4, 1e-2, 40), ("Cora-ML", 4, 1e-3, 20)],
 )
 def test_the_papers_recipe_depends_on_the_dataset_and_the_depth(dataset, layers, l2, warmup):
-    settings = config.settle({"data": {"dataset": dataset}, "model": {"layers": layers}})
+    asked = {"recipe": "paper", "data": {"dataset": dataset}, "model": {"layers": layers}}
+    settings = config.settle(asked)
     assert (settings.objective.l2, settings.objective.warmup) == (l2, warmup)
 
 
 @pytest.mark.parametrize("method", BASELINES)
 def test_a_baseline_is_trained_as_a_gcn_usually_is(method):
-    settings = config.settle({"data": {"dataset": "citeseer"}, "model": {"method": str(method)}})
+    asked = {"data": {"dataset": "citeseer"}, "model": {"method": str(method)}}
+    settings = config.settle({"recipe": "paper"} | asked)
     assert (settings.model.norm, settings.model.init) == ("sym", "glorot")
     assert settings.data.features == "row"
     # Half of 5e-4, because the objective has no 1/2.
@@ -62,7 +64,7 @@ def test_every_method_has_a_recipe():
 
 def test_what_is_given_wins_over_the_recipe():
     asked = {"model": {"method": "GCN-DE", "norm": "row"}, "objective": {"l2": 1.0}}
-    settings = config.settle(asked)
+    settings = config.settle({"recipe": "paper"} | asked)
     assert (settings.model.norm, settings.objective.l2) == ("row", 1.0)
     assert settings.model.init == "glorot"
 
@@ -107,9 +109,8 @@ def test_the_written_file_explains_every_setting():
 def test_the_explanations_name_every_setting_once():
     keys = [one.key for one in config.explained()]
     dumped = Config().model_dump()
-    expected = ["seed"] + [
-        f"{section}.{name}" for section in dumped if section != "seed" for name in dumped[section]
-    ]
+    sections = [name for name, value in dumped.items() if isinstance(value, dict)]
+    expected = ["seed", "recipe"] + [f"{part}.{name}" for part in sections for name in dumped[part]]
     assert keys == expected
 
 
@@ -220,7 +221,7 @@ def test_the_class_itself_says_the_same_as_settle(asked):
         ("samples", "train.samples or predict.samples"),
         ("dropout", "model.dropout or predict.dropout"),
         ("modle", "model"),
-        ("xyzzy", "seed or data or model or objective or train or predict"),
+        ("xyzzy", "seed or recipe or data or model or objective or train or predict"),
     ],
 )
 def test_a_setting_without_its_section_gets_the_whole_name(name, given):

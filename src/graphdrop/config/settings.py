@@ -44,9 +44,9 @@ class DataSettings(Section):
     """How nodes are divided into train, validation and test."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a random split, or which of several stored splits."""
-    features: Literal["stored", "row", "standardize"] = "stored"
-    """Features as stored, with every row divided by its sum, or with every column standardized by
-    its mean and standard deviation over the training nodes."""
+    features: Literal["stored", "row", "unit", "standardize"] = "stored"
+    """Features as stored, with every row divided by its sum or by its Euclidean length, or with
+    every column standardized by its mean and standard deviation over the training nodes."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of the validation nodes that is set aside for the calibrator alone; 0 lets the
     selection and the calibrator share all of them."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 
-def row_normalized(x: Tensor) -> Tensor:
-    """Every row divided by its sum; a row whose sum is not above 0 stays as it is."""
+def row_normalized(x: Tensor, order: Literal[1, 2] = 1) -> Tensor:
+    """Every row divided by its sum (order 1), or by its Euclidean length (order 2).
+
+    A row whose divisor is not above 0 stays as it is.
+    """
     if x.layout is torch.strided:
-        return x / _divisor(x.sum(1))[:, None]
+        total = x.sum(1) if order == 1 else x.square().sum(1).sqrt()
+        return x / _divisor(total)[:, None]
     x = x.to_sparse_csr()
-    length = x.crow_indices().diff()
-    row = torch.arange(x.shape[0]).repeat_interleave(length)
-    total = torch.zeros(x.shape[0], dtype=x.dtype).index_add_(0, row, x.values())
-    values = x.values() / _divisor(total)[row]
+    row = torch.arange(x.shape[0]).repeat_interleave(x.crow_indices().diff())
+    summed = x.values() if order == 1 else x.values().square()
+    total = torch.zeros(x.shape[0], dtype=x.dtype).index_add_(0, row, summed)
+    values = x.values() / _divisor(total if order == 1 else total.sqrt())[row]
     return torch.sparse_csr_tensor(
         x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=True
     )

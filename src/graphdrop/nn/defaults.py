@@ -24,9 +24,9 @@ Masks = Literal["relaxed", "hard", "expected", "off"]
 class PredictionDefaults:
     """The default arguments of ``predict`` for a model; they are saved with it."""
 
-    features: Literal["stored", "row", "standardize"] = "stored"
-    """What the network takes: features as stored, with rows divided by their sum, or with columns
-    standardized by ``feature_moments``."""
+    features: Literal["stored", "row", "unit", "standardize"] = "stored"
+    """What the network takes: features as stored, with rows divided by their sum or by their
+    length, or with columns standardized by ``feature_moments``."""
     feature_moments: tuple[Sequence[float], Sequence[float]] | None = None
     """Mean and standard deviation of every column over the training nodes."""
     samples: int = 20
@@ -67,8 +67,8 @@ class PredictionDefaults:
         return replace(self, feature_moments=(tuple(mean.tolist()), tuple(deviation.tolist())))
 
     def _transformed(self, x: Tensor) -> Tensor:
-        if self.features == "row":
-            return row_normalized(x)
+        if self.features in ("row", "unit"):
+            return row_normalized(x, 1 if self.features == "row" else 2)
         if self.feature_moments is None:
             raise ValueError(
                 "features is 'standardize', but there are no moments of training nodes: call "

@@ -36,21 +36,31 @@ def checked(folder: str | Path) -> Path:
     return folder
 
 
+def check_free(folder: str | Path) -> None:
+    """Refuse a folder that has something in it; what a killed run left at its start is nothing."""
+    folder = checked(folder)
+    if _held(folder):
+        raise ValueError(
+            f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "
+            "else give another folder"
+        )
+
+
+def _held(folder: Path) -> list[Path]:
+    # All that a run killed in its first moment can leave behind.
+    leftover = folder / f".{CONFIG}.tmp"
+    return [path for path in contents(folder) if path != leftover]
+
+
 def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
     """Reserve a folder for this run, or check that it belongs to it; nothing is overwritten.
 
     Call it within `folder_lock(folder)`: a run is its folder's only writer.
     """
     folder = checked(folder)
-    # All that a run killed in its first moment can leave behind.
-    leftover = folder / f".{CONFIG}.tmp"
-    held = [path for path in contents(folder) if path != leftover]
-    if held and not resume:
-        raise ValueError(
-            f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "
-            "else give another folder"
-        )
-    if held:
+    if not resume:
+        check_free(folder)
+    if _held(folder):
         changed = settings.differences(stored_config(folder), config)
         if changed:
             raise ValueError(

@@ -97,7 +97,7 @@ class Trainer:
     ) -> None:
         config, dataset = inputs.dataset_for(config, data, task)
         self.progress = progress or Progress()
-        stored = folder.run_to_resume(run_folder) if resume else None
+        stored = folder.opened(run_folder, resume=resume)
         config = auto.chosen(config, dataset, stored, self.progress.say, own=model is not None)
         self.config, self.dataset = config, dataset
         self.fingerprint = provenance.fingerprint(dataset.data)

@@ -22,10 +22,14 @@ def stored_config(folder: str | Path) -> Config:
     return settings.settle(settings.read_run(path))
 
 
-def run_to_resume(folder: str | Path | None) -> Config | None:
-    """The settings of the run in a folder, or None if there is no run."""
-    there = folder is not None and (Path(folder) / CONFIG).is_file()
-    return stored_config(folder) if folder is not None and there else None
+def opened(folder: str | Path | None, *, resume: bool) -> Config | None:
+    """The settings of the run to resume, or None if there is none; a used folder is refused else."""
+    if folder is None:
+        return None
+    if not resume:
+        check_free(folder)
+        return None
+    return stored_config(folder) if (Path(folder) / CONFIG).is_file() else None
 
 
 def checked(folder: str | Path) -> Path:

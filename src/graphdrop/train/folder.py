@@ -23,7 +23,7 @@ def stored_config(folder: str | Path) -> Config:
 
 
 def opened(folder: str | Path | None, *, resume: bool) -> Config | None:
-    """The settings of the run to resume, or None if there is none; a used folder is refused else."""
+    """The settings of the run to resume, or None; without `resume` a used folder is refused."""
     if folder is None:
         return None
     if not resume:

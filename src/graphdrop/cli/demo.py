@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphdrop.report.collect import RunEvidence
 
 DATASETS = ("cora", "citeseer", "synthetic")
-"""What is trained on: the first of them that can be had."""
+"""The datasets; the first one that is available is used."""
 LAYERS = 4
 # Both are selected by the NLL, which judges the probabilities themselves, and both predict by Monte
 # Carlo, so that their uncertainties are of one kind.

@@ -145,7 +145,7 @@ _PARQUET = "pyarrow.parquet"
 
 
 def _writer(output: Path) -> Callable[[Columns, Path], None]:
-    """What writes a file of this name; an error before any work if nothing can."""
+    """The function that writes a file with this suffix; raises if there is none."""
     if not output.parent.is_dir():
         raise ValueError(f"--output is {output} and {output.parent} is no folder: make it first")
     if output.suffix == ".csv":

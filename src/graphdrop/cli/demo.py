@@ -133,7 +133,7 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
             f"{run.seconds:.0f}",
             f"{rates}, {how}",
         )
-    Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False).print(table)
+    Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
     predict = evidence[0].config.predict
     print(
         f"Both predict with {predict.samples} Monte Carlo samples (GCN-DO: Monte Carlo DropOut). "

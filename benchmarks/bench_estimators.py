@@ -13,7 +13,7 @@ from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.rates import BetaBernoulliRate, LearnedRate, Rate
-from graphdrop.samplers import Draw, Drawn, GraphDropConnect
+from graphdrop.samplers import Draw, GraphDropConnect, UsedMask
 from table import Report, Row
 from timing import best_of
 
@@ -40,8 +40,8 @@ class Problem:
     def loss(self, estimator: Estimator) -> Tensor:
         draw = replace(self.model.next_draw(), temperature=estimator.temperature)
 
-        def run(antithetic: bool) -> tuple[Tensor, Sequence[Drawn]]:
-            tape: list[Drawn] = []
+        def run(antithetic: bool) -> tuple[Tensor, Sequence[UsedMask]]:
+            tape: list[UsedMask] = []
             this: Draw = replace(draw, antithetic=antithetic, tape=tape)
             out = self.model(self.x, self.edges, rows=self.rows, draw=this)
             return nn.functional.cross_entropy(out, self.labels), tape

@@ -161,7 +161,10 @@ def test_every_link_to_a_file_leads_to_one(page: str) -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_example_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_in_the_readme_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # it saves its models
     (example,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL
     )

@@ -132,7 +132,7 @@ def test_a_task_learns_the_truth_is_calibrated_kept_and_resumed(name, tmp_path):
         rows=rows if task.of_nodes else None,
         decode=decode,
     )
-    assert task.figures(answer, whole.targets[rows], whole.config) == result.test
+    assert task.scores(answer, whole.targets[rows], whole.config) == result.test
 
 
 def test_intervals_of_numbers_cover_what_they_say():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphdrop.report.collect import RunEvidence
 
 DATASETS = ("cora", "citeseer", "synthetic")
-"""What is trained on: the first of them that can be had."""
+"""The datasets; the first one that is available is used."""
 LAYERS = 4
 # Both are selected by the NLL, which judges the probabilities themselves, and both predict by Monte
 # Carlo, so that their uncertainties are of one kind.
@@ -133,7 +133,7 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
             f"{run.seconds:.0f}",
             f"{rates}, {how}",
         )
-    Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False).print(table)
+    Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
     predict = evidence[0].config.predict
     print(
         f"Both predict with {predict.samples} Monte Carlo samples (GCN-DO: Monte Carlo DropOut). "

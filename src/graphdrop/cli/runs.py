@@ -113,7 +113,7 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     rates.add_column("drop rate", justify="right")
     for number, rate in enumerate(drop_rates, 1):
         rates.add_row(str(number), "none" if rate is None else f"{rate:.4f}")
-    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
     console.print(table)
     console.print(rates)
     axis = chosen.predict.pavpu_axis.replace("-", " ")
@@ -145,7 +145,7 @@ _PARQUET = "pyarrow.parquet"
 
 
 def _writer(output: Path) -> Callable[[Columns, Path], None]:
-    """What writes a file of this name; an error before any work if nothing can."""
+    """The function that writes a file with this suffix; raises if there is none."""
     if not output.parent.is_dir():
         raise ValueError(f"--output is {output} and {output.parent} is no folder: make it first")
     if output.suffix == ".csv":

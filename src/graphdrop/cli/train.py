@@ -104,7 +104,7 @@ def train(
     """Train a method on a graph, and score it on the test nodes.
 
     Prints accuracy, NLL, ECE, PAvPU, AURC and the drop rate learned in each layer. A run that was
-    interrupted or killed goes on with --resume, and ends as if nothing had happened.
+    interrupted or killed continues with --resume, with the same result as without a stop.
     """
     asked = settings.override(settings.read(config) if config else {}, assignments or [])
     options: dict[str, dict[str, Any]] = {

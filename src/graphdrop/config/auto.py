@@ -50,7 +50,7 @@ HOMOPHILOUS = 0.4
 """From this adjusted homophily on, neighbours are averaged without linear residuals."""
 
 Way = Literal["smooth", "plain", "skip"]
-"""How neighbors are used: averaged, with agreement between samples on all nodes; averaged; or with
+"""How neighbours are used: averaged, with the consistency loss on all nodes; averaged; or with
 linear residual connections and normalization layers, so that a layer can do without them."""
 
 SHARED: Settings = {
@@ -79,11 +79,11 @@ WAYS: dict[Way, Settings] = {
 }
 
 LEARNED: Settings = {"model": {"prior_alpha": 8.0, "temperature": 0.15}}
-"""Of learned rates: a prior with a mean keep probability of 8/9, and masks close to hard ones."""
+"""Settings of learned rates: a prior with mean keep probability 8/9, nearly hard masks."""
 BESIDE: Settings = {"predict": {"dropout": False}}
-"""Samples draw connections alone, where DropOut stands beside them in training."""
+"""Settings for methods with additional DropOut in training: samples mask connections only."""
 FIXED: Settings = {"model": {"drop": 0.2}}
-"""Of fixed rates of edges, nodes and connections."""
+"""Settings of fixed rates of edges, nodes and connections."""
 ATTACHED: Settings = {"model": {"mask": "after"}}
 """Layers of PyG normalize their edges themselves, before a mask can act."""
 

@@ -146,7 +146,7 @@ class ObjectiveSettings(Section):
 
 
 class TrainSettings(Section):
-    """How it is minimised, and which state is kept."""
+    """Optimization and model selection."""
 
     epochs: Count = 2000
     """Largest number of passes over the training nodes."""
@@ -167,9 +167,9 @@ class TrainSettings(Section):
     """The validation score by which the kept state is chosen: accuracy, with ties to the lower NLL,
     NLL, or NLL at the temperature that is best for the state."""
     patience: Annotated[int, Field(ge=0)] = 0
-    """Stop after so many epochs without a better state; 0 goes on to the end."""
+    """Early stopping after this many epochs without a better state; 0 for none."""
     min_epochs: Annotated[int, Field(ge=0)] = 0
-    """Never stop before so many epochs."""
+    """The smallest number of epochs before early stopping."""
     checkpoint_seconds: Weight = 10.0
     """Time from one checkpoint to the next; 0 writes one after every epoch."""
     tensorboard: bool = False
@@ -177,7 +177,7 @@ class TrainSettings(Section):
 
 
 class PredictSettings(Section):
-    """How the trained network predicts."""
+    """Prediction with the trained network."""
 
     samples: Count = 20
     """Monte Carlo samples."""
@@ -185,7 +185,7 @@ class PredictSettings(Section):
     """Monte Carlo with relaxed or hard masks; or a single pass with masks replaced by their
     expectation, or with every connection kept."""
     dropout: bool = True
-    """Whether samples also drop features where DropOut stands beside masks of connections."""
+    """Whether samples also apply the additional DropOut of layers."""
     decision: Literal["vote", "mean"] = "vote"
     """The predicted class: what most samples chose, or the highest mean probability. A calibrated
     prediction always takes the latter."""
@@ -196,7 +196,7 @@ class PredictSettings(Section):
     pavpu_axis: Literal["fraction-of-largest", "fraction-of-log-classes", "smallest-to-largest"] = (
         "fraction-of-largest"
     )
-    """What that is a fraction of: the largest entropy, log(classes), or the observed range."""
+    """The unit of that threshold: the largest entropy, log(classes), or the observed range."""
 
 
 class Config(Section):

@@ -18,11 +18,11 @@ class Explained(NamedTuple):
     """The documentation of one setting."""
 
     key: str
-    """Such as `model.norm`."""
+    """The full name, such as `model.norm`."""
     takes: str
     """The type, or the values."""
     default: str
-    """As TOML, where no recipe says otherwise."""
+    """The default value as TOML."""
     description: str
 
 

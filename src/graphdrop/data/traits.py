@@ -1,4 +1,4 @@
-"""What a graph is like, for the recipe ``auto``: no test label is read, and no name."""
+"""Properties of a graph for the recipe ``auto``, without test labels and names."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from graphdrop.data.matrices import checked_csr
 
 
 class _Record:
-    """What a name was called with and the state it was given: a note, not the thing itself.
+    """An inert record of the arguments and the state of a pickled object.
 
     With neither a `__dict__` nor a missing `__setstate__`, a pickle finds no attribute to set.
     """

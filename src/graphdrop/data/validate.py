@@ -1,4 +1,4 @@
-"""What a graph must be before anything learns from it: every check, and its one clear error."""
+"""Validation of datasets: shapes, types, labels, features and edges."""
 
 from typing import Final
 
@@ -99,7 +99,7 @@ def _check_features(x: Tensor, most: int) -> int:
 
 
 def _not_finite(values: Tensor) -> tuple[int, int]:
-    """How many entries are not finite in float32, and the first row with one; a part at a time."""
+    """The number of entries that are not finite in float32, and the first row with one."""
     rows = max(1, _AT_ONCE // max(1, values[:1].numel()))
     count, first = 0, 0
     for number, part in enumerate(torch.split(values, rows)):

@@ -42,7 +42,7 @@ def as_read(values: Tensor, mask: Mask) -> Tensor:
 def multipliers(
     values: Tensor, mask: Mask, keep_logit: Tensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """What connections are multiplied by, in the shape of their 16-bit draws ``as_read``.
+    """The multipliers of connections, in the shape of their 16-bit draws ``as_read``.
 
     ``keep_logit`` has the mask's logits of these connections; their shape broadcasts.
     """
@@ -115,7 +115,7 @@ def widest_logit(temperature: float) -> float:
 
 
 def reads_all_bits(keep_logit: Tensor, temperature: float) -> Tensor:
-    """Where a concrete mask reads all 16 bits of its draws, not the top 12."""
+    """Whether a concrete mask reads all 16 bits of its draws, or the top 12."""
     size = keep_logit.detach().abs()
     if size.dtype != torch.float64:
         size = size.to(torch.float32)

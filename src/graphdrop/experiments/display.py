@@ -64,7 +64,7 @@ class Line:
 
     @property
     def seconds(self) -> list[float]:
-        """How long its finished runs took."""
+        """The duration of its finished runs."""
         return [record["seconds"] for record in self.done.values()]
 
     @property
@@ -102,7 +102,7 @@ class LiveTable(Display):
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Within it, the table is live."""
+        """Context in which the table is live."""
         if not self._console.is_terminal:
             self._print_line()
             yield
@@ -144,7 +144,7 @@ class LiveTable(Display):
         return self.lines[self._names[key]]
 
     def summary(self) -> str:
-        """How far it is, in one line."""
+        """The progress in one line."""
         done = sum(len(line.done) for line in self.lines.values())
         total = sum(line.total for line in self.lines.values())
         others = f"; {len(self._elsewhere)} made by another process" if self._elsewhere else ""
@@ -185,7 +185,7 @@ class LiveTable(Display):
 
 
 def duration(seconds: float) -> str:
-    """Such as `2 h 05 min`, `3 min` or `40 s`."""
+    """A duration as text, such as `2 h 05 min`, `3 min` or `40 s`."""
     minutes = round(seconds / 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02} min"

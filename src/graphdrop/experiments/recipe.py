@@ -18,7 +18,7 @@ from graphdrop.experiments.left_out_class import LeftOut
 
 Values = dict[str, dict[str, Any]]
 OWN_SPLIT = "run"
-"""As `data.split_seed` in a recipe: every run draws its own split, from its seed."""
+"""A value of `data.split_seed` in recipes: every run has its own split, by its seed."""
 
 
 class Part(BaseModel):
@@ -187,12 +187,12 @@ class Cell:
 
     @property
     def column(self) -> str:
-        """Such as `cora-4`."""
+        """The column of the table, such as `cora-4`."""
         return f"{self.dataset}-{self.layers}"
 
     @property
     def name(self) -> str:
-        """Such as `cora, 4 layers, GCN-BBGDC`."""
+        """The name of the cell, such as `cora, 4 layers, GCN-BBGDC`."""
         return f"{self.dataset}, {self.layers} layers, {self.row}"
 
 
@@ -241,14 +241,14 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _searched(search: str) -> list[dict[str, Any]]:
-    """What all configurations of a search have in common."""
+    """The settings that all configurations of a search share, as rules."""
     path = _folder().parent / "searches" / f"{search}.toml"
     rules: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8")).get("rules", [])
     return rules
 
 
 def winners(recipe: str, search: str) -> list[dict[str, Any]]:
-    """What a search found, as rules."""
+    """The best settings of a search, as rules."""
     path = _folder() / "found" / f"{search}.toml"
     if not path.is_file():
         raise ValueError(

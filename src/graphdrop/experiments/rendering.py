@@ -134,7 +134,7 @@ def _difference(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
 
 
 def in_words(column: str) -> str:
-    """Such as `cora, 4 layers`."""
+    """A column as text, such as `cora, 4 layers`."""
     dataset, _, layers = column.rpartition("-")
     return f"{dataset}, {layers} layers"
 
@@ -232,7 +232,7 @@ def _uncertainty_panels(shown: Sequence[CellRuns], axis: ThresholdAxis, where: s
 
 
 def limits_of(curves: Sequence[Curve], most: float) -> tuple[float, float]:
-    """What the runs reach, with a margin, within 0 and `most`: few seeds have very wide bands."""
+    """Axis limits from the values of the runs, with a margin, within 0 and `most`."""
     values = [v for curve in curves for run in curve.runs for v in run if not math.isnan(v)]
     low, high = min(values), max(values)
     margin = 0.05 * max(high - low, 0.02 * most)

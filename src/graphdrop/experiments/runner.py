@@ -142,7 +142,7 @@ def _named(config: Config) -> str:
 
 @contextmanager
 def _workers(count: int, store: Store) -> Iterator[list[_Worker]]:
-    """So many fresh processes, which are gone afterwards."""
+    """Context with this many worker processes, which end with it."""
     context = multiprocessing.get_context("spawn")
     workers = []
     with _one_thread_each(count > 1):
@@ -165,7 +165,7 @@ def _workers(count: int, store: Store) -> Iterator[list[_Worker]]:
 
 @contextmanager
 def _one_thread_each(wanted: bool) -> Iterator[None]:
-    """Within it, processes that are started use one thread."""
+    """Context in which started processes use one thread."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     if wanted:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))

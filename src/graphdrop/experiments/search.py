@@ -18,16 +18,16 @@ from graphdrop.experiments.recipe import Cell, Part, Row, Rule, checked, settled
 from graphdrop.experiments.spaces import Assignment, Space, draw, nested, values_of
 
 OF_A_CELL = ("data.dataset", "data.split", "data.split_seed", "model.method", "model.layers")
-"""What makes runs comparable: it is never drawn."""
+"""Settings that a search must not vary, so that runs stay comparable."""
 ATTEMPTS = 1000
-"""So often a configuration is drawn anew that is there already."""
+"""The number of attempts to sample a configuration that is new."""
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 
 
 class Search(Part):
-    """What is searched: for every row, dataset and depth, with the same budget for each."""
+    """A search: for every row, dataset and depth, with the same budget for each."""
 
     title: str
     datasets: list[str]
@@ -102,7 +102,7 @@ class Trial:
 
     @cached_property
     def keys(self) -> list[str]:
-        """Of its runs."""
+        """The keys of its runs."""
         return [run_key(config) for config in self.configs]
 
 

@@ -32,7 +32,7 @@ def table(search: Search, outcomes: Sequence[Outcome]) -> Table:
 
 
 def budget(search: Search) -> str:
-    """What every cell gets, in words."""
+    """The budget of a cell as text."""
     more = " and ".join(map(str, search.seeds[1:]))
     again = f", the best {search.finalists} again with {more}" if more else ""
     figure = _FIGURES[search.score]
@@ -113,7 +113,7 @@ def _rule(search: Search, outcome: Outcome) -> list[str]:
 
 
 def _settings(search: Search, outcome: Outcome, winner: Standing) -> Assignment:
-    """All that was searched for any row of this method: the rule of one hides another's wholly."""
+    """The values of all settings that were searched for any row of this method."""
     cell, config = outcome.cell, winner.trial.configs[0]
     keys = {
         key

@@ -134,7 +134,7 @@ class _Follower(Callback):
         self._tell, self._watch = on_epoch, watch
 
     def on_start(self, trainer: Trainer) -> None:
-        """Begin to look at the layers of this run."""
+        """Start to measure the layers of this run."""
         if self._watch:
             self.smoothing = Smoothing(trainer)
 

@@ -68,7 +68,7 @@ def draw(spaces: Iterable[Space], *coordinates: object) -> Assignment:
 
 
 def values_of(config: Config, keys: Iterable[str]) -> Assignment:
-    """What a run has for some settings."""
+    """The values of some settings in a configuration."""
     values = config.model_dump(mode="json")
     return {key: values[section][name] for key in keys for section, _, name in [key.partition(".")]}
 

@@ -106,7 +106,7 @@ class Store:
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
-        """Within it the run is this process's alone, if it yields true; one claim at a time."""
+        """Context that claims a run for this process; yields whether the claim succeeded."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / CLAIMS).open("ab") as stream:
             try:
@@ -126,6 +126,6 @@ def _cut_off_what_has_no_end(descriptor: int) -> None:
 
 
 def _line_start(descriptor: int, end: int) -> int:
-    """Where the line before `end` begins, or the start of the part of it that was looked at."""
+    """The offset of the line before `end`, or of the part that was searched."""
     start = max(0, end - 4096)
     return start + os.pread(descriptor, end - start, start).rfind(b"\n") + 1

@@ -21,7 +21,7 @@ RecordValue = Callable[[Record], float]
 
 @cache
 def paper() -> dict[str, Any]:
-    """What the paper prints, by target."""
+    """The paper's numbers by target."""
     path = files("graphdrop.experiments") / "paper.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
@@ -46,11 +46,11 @@ class TargetRuns:
     target: str
     recipe: Recipe
     name: str
-    """Of the recipe: paper or tuned."""
+    """The name of the recipe: paper or tuned."""
     quick: bool
     cells: list[CellRuns]
     axis: ThresholdAxis = ThresholdAxis.LARGEST
-    """Of the thresholds of PAvPU."""
+    """The axis of the thresholds of PAvPU."""
 
     @property
     def title(self) -> str:
@@ -62,7 +62,7 @@ class TargetRuns:
         return next(c for c in self.cells if (c.cell.row, c.cell.column) == (row, column))
 
     def columns(self) -> list[str]:
-        """Such as `cora-4`, in the recipe's order."""
+        """The columns, such as `cora-4`, in the recipe's order."""
         return list(dict.fromkeys(c.cell.column for c in self.cells))
 
     def printed(self, row: str, column: str) -> list[float]:

@@ -25,13 +25,13 @@ class CSR:
     """
 
     indptr: Tensor
-    """Where the entries of each row begin, `[num_rows + 1]`."""
+    """The offset of the first entry of each row, `[num_rows + 1]`."""
     indices: Tensor
     """The column of each entry, `[E]`."""
     value: Tensor
     """The value of each entry, `[E]`."""
     t_indptr: Tensor
-    """Where the entries of each column begin in transposed order, `[num_columns + 1]`."""
+    """The offset of each column in transposed order, `[num_columns + 1]`."""
     t_indices: Tensor
     """The row of each entry in transposed order, `[E]`."""
     t_edge: Tensor

@@ -51,7 +51,7 @@ def rows_of(indptr: Tensor, entries: int | None = None) -> Tensor:
 
 
 def parallel_rank(indptr: Tensor, indices: Tensor) -> Tensor | None:
-    """How many edges with the same ends come before each, `[E]` int32; None if none ever does."""
+    """The rank of each edge among parallel edges, `[E]` int32; None if there are none."""
     repeated = torch.zeros(len(indices), dtype=torch.bool, device=indices.device)
     repeated[1:] = indices[1:] == indices[:-1]
     repeated[indptr[:-1][indptr.diff() > 0]] = False  # the first edge of a row repeats none

@@ -179,7 +179,7 @@ class Pass:
 
 
 def _shift(table: NDArray[np.float32]) -> int:
-    """How many of the low bits of a draw a table does not read."""
+    """The number of low bits of a draw that a table does not read."""
     return draws.DRAW_BITS - (len(table).bit_length() - 1)
 
 

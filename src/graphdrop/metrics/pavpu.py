@@ -13,7 +13,7 @@ from graphdrop.metrics.outcomes import OutcomeMetric, Outcomes, judge
 
 
 class ThresholdAxis(StrEnum):
-    """What a threshold of 0.5 means."""
+    """The unit of a threshold, here for a threshold of 0.5."""
 
     LARGEST = "fraction-of-largest"
     """Half of the largest uncertainty observed: the axis of the paper's figure."""

@@ -12,7 +12,7 @@ from graphdrop.rates.base import Rate
 from graphdrop.util.ordered import ordered_sum
 
 RateDraw = Literal["layer", "mask"]
-"""What a draw of the rate serves: a whole layer in one pass, or one mask."""
+"""Whether a rate is sampled once per layer and pass, or once per mask."""
 
 
 class BetaBernoulliRate(Rate):

@@ -135,6 +135,6 @@ class _Cells:
         return constant + x * (linear + x * (square + x * cube))
 
     def _of_cell(self, values: Floats) -> Floats:
-        """Of every entry that of its cell."""
+        """The value of the cell of every entry."""
         repeated: Floats = np.repeat(values, self.counts)
         return repeated

@@ -42,7 +42,7 @@ class RunEvidence:
     folder: Path
     config: Config
     prediction: Predictive
-    """Of all nodes."""
+    """The prediction for all nodes."""
     decided: Tensor
     """The predicted class of every node, by vote or by mean as the run's settings say."""
     scores: Scores
@@ -51,10 +51,10 @@ class RunEvidence:
     training: dict[str, Any]
     reliability: dict[str, Numbers]
     pavpu: dict[str, dict[str, Numbers]]
-    """By the axis of the threshold."""
+    """PAvPU curves by the axis of the threshold."""
     risk: dict[str, Numbers]
     smoothing: dict[str, Numbers]
-    """By measure: one number for every hidden layer."""
+    """Over-smoothing metrics: one value per hidden layer."""
     selected_epoch: int
     data_sha256: str
     versions: dict[str, str]

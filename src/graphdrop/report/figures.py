@@ -1,7 +1,7 @@
 """Figures for print: curves with bands over runs, and reliability diagrams, as SVG and PNG.
 
-Every label has one colour, line style and marker in all panels of a figure, so that it is told
-apart by every eye and in grey. Legend and footnote stand below the panels, never on the data.
+Every label has one colour, line style and marker in all panels of a figure, so that it
+can be distinguished with colour blindness and in grey. Legend and footnote are below the panels.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def _gaps(panels: Sequence[Panel]) -> str:
 
 
 def _set_below(figure: Figure, looks: dict[str, dict[str, Any]], note: str) -> None:
-    """Make room below the panels for the legend and the footnote, and fix where all stands."""
+    """Reserve space below the panels for the legend and the footnote, and fix the layout."""
     width, height = figure.get_size_inches()
     characters = int(width * 72 / (_NOTE_SIZE * 0.43))
     lines = [part for line in note.splitlines() for part in textwrap.wrap(line, characters)]

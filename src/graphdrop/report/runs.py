@@ -14,7 +14,7 @@ from graphdrop.report.html import write_report
 from graphdrop.train.opening import Source, open_run, other_data
 
 MOST = 8
-"""So many runs can be told apart by colour and dashes."""
+"""The largest number of runs that colours and dashes distinguish."""
 
 
 def report(
@@ -49,7 +49,7 @@ def report(
 
 
 def check_runs(runs: Sequence[str | Path]) -> None:
-    """Refuse more runs than can be told apart, and a run beside itself."""
+    """Raise if there are too many runs, or the same run twice."""
     if isinstance(runs, (str, Path)):
         raise TypeError(f"runs is {str(runs)!r}: give a list of folders, such as [{str(runs)!r}]")
     if len(runs) > MOST:
@@ -63,7 +63,7 @@ def check_runs(runs: Sequence[str | Path]) -> None:
 def gather(
     runs: Sequence[str | Path], data: Source | None = None, model: nn.Module | None = None
 ) -> tuple[list[RunEvidence], Data]:
-    """What the report shows of each run, and the graph of the last."""
+    """The content of the report for each run, and the graph of the last run."""
     if not runs:
         raise ValueError("runs is empty: a report needs at least one run")
     evidence = []

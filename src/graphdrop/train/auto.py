@@ -19,7 +19,7 @@ OTHER_TARGETS: Settings = {
     "objective": {"l2": 2.5e-5, "l2_factor": "one", "l2_biases": False, "warmup": 0},
     "train": {"select": "nll", "learning_rate": 0.01, "epochs": 1000, "patience": 200},
 }
-"""Where targets are not classes."""
+"""The settings for targets that are not classes."""
 
 SMALL = (
     "No split is stored, and the graph is too small for 20 nodes per class, 500 and 1000: each "

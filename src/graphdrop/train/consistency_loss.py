@@ -12,11 +12,11 @@ from graphdrop.train.tasks import Task
 
 
 def check_consistency(settings: ObjectiveSettings, task: Task) -> None:
-    """Refuse agreement where the outputs are not logits of classes, which it compares."""
+    """Raise if the outputs are not logits of classes, which the consistency loss compares."""
     if settings.agree and task.output != "classes":
         raise ValueError(
             f"objective.agree is {settings.agree:g}, but the task is {type(task).__name__}, and "
-            "agreement compares probabilities of classes: set it to 0"
+            "the consistency loss compares probabilities of classes: set it to 0"
         )
 
 

@@ -38,8 +38,8 @@ def open_run(
 
     Args:
         folder: of the run.
-        data: its graph again, where it was given as one's own or lies elsewhere now, or another
-            graph: `same` then is false.
+        data: its graph, if it was given as a `Data` or has moved; or another graph, in which case
+            `same` is false.
         model: a freshly built model, where the run trained one that only you can build.
     """
     config = stored_config(folder)

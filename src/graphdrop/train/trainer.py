@@ -250,7 +250,7 @@ class Trainer:
         return {"loss": float(loss.detach()), **values}
 
     def _pass(self) -> tuple[Estimate, dict[str, Tensor]]:
-        """The NLL of the training nodes with what the first pass drew, and the agreement term.
+        """The NLL of the training nodes with the masks of the first pass, and the consistency loss.
 
         The NLL carries the gradients of both, since an estimator weighs them together.
         """

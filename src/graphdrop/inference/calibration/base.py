@@ -49,7 +49,7 @@ class Calibrator(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """What ``as_json`` wrote."""
+        """The inverse of ``as_json``."""
 
 
 def check_targets(targets: Tensor) -> None:

@@ -14,7 +14,7 @@ function trainingFigures() {
     title, yLabel, yText, xLabel: "epoch", x: epochs, marks: selected(values), legend: true,
     series: allRuns((run) => zip(run.training.evaluated, run.training[values])),
   });
-  const TERMS = { loss: "loss, all terms", nll: "NLL", kl: "weighted KL of the rates", l2: "weighted L2", agree: "weighted disagreement" };
+  const TERMS = { loss: "loss, all terms", nll: "NLL", kl: "weighted KL of the rates", l2: "weighted L2", agree: "weighted consistency loss" };
   const terms = byId("term");
   terms.append(...Object.entries(TERMS).map(([term, text]) => make("option", { value: term, selected: term === "nll" }, text)));
   const termSpec = () => ({

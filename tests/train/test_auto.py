@@ -1,0 +1,177 @@
+"""The recipe auto: what it chooses for a graph, and that it reads nothing it must not read."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphdrop import Config, Trainer, load, predict
+from graphdrop.config import Method, read_run, settle
+from graphdrop.config.auto import choose, ways
+from graphdrop.data import load_dataset
+from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.data.traits import adjusted_homophily, feature_kind, traits_of
+from graphdrop.train import auto
+from graphdrop.train.progress import Silent
+from graphdrop.train.tuning import tune
+
+SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
+
+
+def graph(seed: int = 0) -> Data:
+    return synthetic_graph(150, 3, num_features=30, words_per_node=6.0, seed=seed).data
+
+
+def own(data: Data, **sections: dict) -> Config:
+    return Config(data={"split": "random-fractions"}, **SHORT | sections)
+
+
+def chosen(config: Config, data: Data) -> Config:
+    dataset = load_dataset(data, split="random-fractions")
+    return auto.chosen(config, dataset, None, lambda _: None)
+
+
+def test_the_choice_is_the_same_after_the_nodes_are_permuted():
+    data = graph()
+    dataset = load_dataset(data, split="random-fractions")
+    order = torch.randperm(150, generator=torch.Generator().manual_seed(1))
+    place = torch.argsort(order)
+    moved = Data(x=data.x[order], edge_index=place[data.edge_index], y=data.y[order])
+    split = dataclasses.replace(
+        dataset.split, **{n: getattr(dataset.split, n)[order] for n in ("train", "val", "test")}
+    )
+    assert traits_of(load_dataset(moved, split=split)) == traits_of(dataset)
+
+
+def test_labels_of_test_nodes_are_not_read():
+    dataset = load_dataset(graph(), split="random-fractions")
+    before = traits_of(dataset)
+    dataset.data.y[dataset.split.test] = 0
+    assert traits_of(dataset) == before
+
+
+def test_adjusted_homophily_is_one_for_pure_edges_and_zero_for_chance():
+    labels = torch.tensor([0, 0, 1, 1, -1])
+    pure = torch.tensor([[0, 1, 2, 0], [1, 0, 3, 4]])
+    assert adjusted_homophily(pure, labels, 2) == (1.0, 2)
+    every = torch.combinations(torch.arange(4)).t()
+    value, count = adjusted_homophily(every, labels, 2)
+    assert count == 6
+    assert value == pytest.approx((2 / 6 - 0.5) / 0.5)
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        (torch.eye(6), "words"),
+        (torch.eye(6).to_sparse_csr(), "words"),
+        (torch.randn(50, 4), "dense"),
+        (torch.randn(50, 4) * torch.tensor([1.0, 1e3, 1.0, 1.0]), "unscaled"),
+        (torch.rand(50, 3) + 1e4, "dense"),
+        (torch.ones(5, 2), "dense"),
+    ],
+)
+def test_kinds_of_features_are_told_apart(x, kind):
+    assert feature_kind(x, torch.ones(len(x), dtype=torch.bool)) == kind
+
+
+def test_what_is_given_wins_and_the_method_stays():
+    config = own(graph(), model={"method": "GCN-DE", "dropout": 0.25})
+    result = chosen(config, graph())
+    assert result.model.method is Method.GCN_DE
+    assert result.model.dropout == 0.25
+    assert result.train.epochs == 4
+    assert auto.is_complete(result)
+    assert auto.chosen(result, load_dataset(graph()), None, print) is result
+
+
+def test_every_method_gets_settings_that_build_a_network():
+    dataset = load_dataset(graph(), split="random-fractions")
+    traits = traits_of(dataset)
+    for method in Method:
+        for way in ("smooth", "plain", "skip"):
+            Config(**choose(method, "gcn", traits, way), recipe="auto")
+        config = own(graph(), model={"method": str(method)}, train={"epochs": 1})
+        Trainer(config, graph(), progress=Silent())
+
+
+def test_validation_nodes_decide_where_homophily_is_unknown(monkeypatch):
+    dataset = load_dataset(graph(), split="random-fractions")
+    unknown = dataclasses.replace(traits_of(dataset), homophily=None)
+    assert len(ways(unknown)) == 3
+    monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
+    monkeypatch.setattr(
+        auto, "trial_nll", lambda config, _: 0.0 if config.model.norm_layer == "layer" else 1.0
+    )
+    said = []
+    result = auto.chosen(own(graph()), dataset, None, said.append)
+    assert result.model.norm_layer == "layer"
+    assert "decided on validation" in said[1]
+
+
+def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path):
+    data = graph()
+    data.x = torch.randn(150, 5) * torch.tensor([1.0, 1e4, 1e-3, 1.0, 1.0]) + 7.0
+    trainer = Trainer(own(data), data, tmp_path / "run", progress=Silent())
+    trainer.fit()
+    assert trainer.config.data.features == "standardize"
+    train = trainer.inputs.x[trainer.rows["train"]]
+    assert torch.allclose(train.mean(0), torch.zeros(5), atol=1e-4)
+    assert torch.allclose(train.std(0, correction=0), torch.ones(5), atol=1e-4)
+    again = predict(load(tmp_path / "run"), trainer.data)
+    assert torch.equal(again.probabilities, predict(trainer.model, trainer.data).probabilities)
+
+
+def test_a_run_writes_what_was_chosen_and_goes_on_without_choosing_again(tmp_path, monkeypatch):
+    data = graph()
+    config = own(data)
+    first = Trainer(config, data, tmp_path / "run", progress=Silent())
+    first.fit()
+    assert settle(read_run(tmp_path / "run" / "config.toml")) == first.config
+    monkeypatch.setattr(auto, "traits_of", None)
+    again = Trainer(config, data, tmp_path / "run", resume=True, progress=Silent())
+    assert again.config == first.config
+
+
+def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypatch):
+    dataset = load_dataset(graph(), split="random-fractions")
+    config = own(graph(), model={"hidden": 7})
+    log = tmp_path / "trials.jsonl"
+    best = tune(config, dataset, 2, log=log)
+    assert best.model.hidden == 7
+    assert len(log.read_text().splitlines()) == 2
+    monkeypatch.setattr("graphdrop.train.tuning._score", None)
+    assert tune(config, dataset, 2, log=log) == best
+
+
+def test_nodes_set_aside_for_the_calibrator_select_nothing():
+    data = graph()
+    config = Config(data={"split": "random-fractions", "calibration": 0.4}, **SHORT)
+    trainer = Trainer(config, data, progress=Silent())
+    aside, kept = set(trainer.rows["calibration"].tolist()), trainer.rows["validation"].tolist()
+    assert not aside & set(kept)
+    assert len(aside) == round(0.4 * (len(aside) + len(kept)))
+    assert trainer.fit().calibration["nodes"] == len(aside)
+
+
+def test_balanced_class_weights_count_every_class_alike():
+    data = graph()
+    data.y[:120] = 0
+    config = own(data, objective={"class_weights": "balanced"})
+    trainer = Trainer(config, data, progress=Silent())
+    labels = trainer.labels
+    weight = trainer.task.weight[labels]
+    sums = torch.zeros(3).index_add_(0, labels, weight)
+    assert torch.allclose(sums, sums.mean().expand(3))
+
+
+def test_a_small_graph_is_divided_by_fractions_with_a_note():
+    said = []
+    data = graph()
+    dataset = load_dataset(data)
+    assert dataset.split.name == "random-fractions"
+    auto.chosen(Config(**SHORT), dataset, None, said.append)
+    assert "too small" in said[0]
+    with pytest.raises(ValueError, match="random-fractions"):
+        load_dataset(data, split="random-per-class")

@@ -13,6 +13,7 @@ from graphdrop.data import load_dataset
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import adjusted_homophily, feature_kind, traits_of
 from graphdrop.train import auto
+from graphdrop.train.inputs import dataset_for
 from graphdrop.train.progress import Silent
 from graphdrop.train.tuning import tune
 
@@ -65,7 +66,7 @@ def test_adjusted_homophily_is_one_for_pure_edges_and_zero_for_chance():
     ("x", "kind"),
     [
         (torch.eye(6), "words"),
-        (torch.eye(6).to_sparse_csr(), "words"),
+        (torch.eye(6).to_sparse(), "words"),
         (torch.randn(50, 4), "dense"),
         (torch.randn(50, 4) * torch.tensor([1.0, 1e3, 1.0, 1.0]), "unscaled"),
         (torch.rand(50, 3) + 1e4, "dense"),
@@ -138,6 +139,7 @@ def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypat
     dataset = load_dataset(graph(), split="random-fractions")
     config = own(graph(), model={"hidden": 7})
     log = tmp_path / "trials.jsonl"
+    config, _ = dataset_for(config, dataset)
     best = tune(config, dataset, 2, log=log)
     assert best.model.hidden == 7
     assert len(log.read_text().splitlines()) == 2

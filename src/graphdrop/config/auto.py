@@ -98,6 +98,10 @@ DROPS_FEATURES = (Method.GCN, Method.GCN_DO)
 FIXED_RATES = (Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS, Method.GCN_GDC)
 HARD = (Method.GCN_GDC, Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_ARM)
 """Methods that are trained with hard masks, and predict with them."""
+PER_EDGE = (Method.GCN_BBDE_LOCAL, Method.GCN_BBGDC_LOCAL, Method.GCN_BBGDC_AMORTISED)
+PER_EDGE_SETTINGS: Settings = {"model": {"mask": "after"}, "objective": {"kl_reduction": "mean"}}
+"""Of a rate for every edge: gradients do not pass through a masked normalization, and a KL summed
+over edges would outweigh the mean likelihood."""
 WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
 """Methods whose name says that nothing but what it names is dropped."""
 
@@ -126,6 +130,8 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
         chosen.append({"predict": {"masks": "hard"}})
     if architecture != "gcn":
         chosen.append(ATTACHED)
+    if method in PER_EDGE:
+        chosen.append(PER_EDGE_SETTINGS)
     return merged(*chosen)
 
 

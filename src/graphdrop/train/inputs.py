@@ -39,6 +39,8 @@ def dataset_for(
             "docs/attach.md shows and train it in a loop of your own, or use to_homogeneous()"
         )
     if isinstance(data, Dataset):
+        if config.recipe == "auto" and "dataset" not in config.data.model_fields_set:
+            return _named(config, data.name), data  # no setting depends on the name
         check_name(data, config.data)
         return config, data
     if not isinstance(data, Data):
@@ -46,14 +48,18 @@ def dataset_for(
             f"data is a {type(data).__name__}: give a PyG Data or what load_dataset returns"
         )
     if config.data.dataset == DataSettings().dataset:
-        named = config.data.model_copy(update={"dataset": OWN})
-        config = config.model_copy(update={"data": named})
+        config = _named(config, OWN)
     if isinstance(task, Links):
         return config, _with_pairs(data, task)
     y = data.y
     if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
         return config, _with_given_split(data)
     return config, load_dataset(data, None, config.data.split, config.data.split_seed)
+
+
+def _named(config: Config, name: str) -> Config:
+    named = config.data.model_copy(update={"dataset": name})
+    return config.model_copy(update={"data": named})
 
 
 def _with_pairs(data: Data, task: Links) -> Dataset:

@@ -13,6 +13,7 @@ from graphdrop.train.progress import Silent
 
 NODES, CLASSES = 80, 3
 SMALL: dict[str, Any] = {
+    "recipe": "paper",
     "model": {"hidden": 8, "layers": 3},
     "train": {"epochs": 6, "evaluate_every": 2, "samples": 2},
     "predict": {"samples": 4},

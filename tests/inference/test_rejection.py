@@ -52,7 +52,7 @@ def test_equal_uncertainties_do_not_change_how_many_are_kept(
     values: list[float], coverage: float
 ) -> None:
     uncertainty = torch.tensor(values, dtype=torch.float64)
-    kept, threshold = most_certain({"it": uncertainty}, "it", coverage)
+    kept, threshold, _ = most_certain({"it": uncertainty}, "it", coverage)
     assert kept.double().mean() >= coverage - 1e-9
     assert (int(kept.sum()) - 1) / len(values) < coverage or int(kept.sum()) == 1
     assert bool((uncertainty[kept] <= threshold).all())
@@ -60,7 +60,7 @@ def test_equal_uncertainties_do_not_change_how_many_are_kept(
 
 
 def test_of_equally_certain_rows_the_first_are_kept() -> None:
-    kept, threshold = most_certain({"it": torch.tensor([0.5, 0.2, 0.5, 0.5])}, "it", 0.5)
+    kept, threshold, _ = most_certain({"it": torch.tensor([0.5, 0.2, 0.5, 0.5])}, "it", 0.5)
     assert kept.tolist() == [True, True, False, False]
     assert threshold == 0.5
 
@@ -87,7 +87,7 @@ def test_units_of_a_target_do_not_decide_which_numbers_are_kept(by: str) -> None
     assert torch.equal(other.reject(0.4, by).kept, kept)
     single = GaussianPredictive(torch.zeros(50, 1), noise[:, :1], spread[:, 1:], 3)
     score = getattr(single, by)[:, 0]
-    kept, threshold = single.reject(0.4, by)
+    kept, threshold, _ = single.reject(0.4, by)
     assert threshold == pytest.approx(score[kept].max().item())
     assert score[kept].max() < score[~kept].min()
 

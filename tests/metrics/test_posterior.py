@@ -97,6 +97,7 @@ def test_a_trained_network_is_measured_by_the_posterior_and_comes_nearer_to_it(k
     data.test_mask = unknown & ~data.val_mask
     dataset = load_dataset(data, split="public")
     config = Config(
+        recipe="paper",
         data={"dataset": dataset.name},
         model={"layers": 2, "hidden": 32},
         objective={"l2": 1e-3},

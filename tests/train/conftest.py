@@ -28,6 +28,7 @@ def settings_of():
             "predict": {"samples": 3},
         }
         merged = {key: small.get(key, {}) | changes.get(key, {}) for key in {**small, **changes}}
+        merged["recipe"] = "paper"
         return settle(merged)
 
     return settings_of

@@ -7,7 +7,15 @@ if TYPE_CHECKING:
     from graphdrop.data import Dataset, load_dataset
     from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
     from graphdrop.graph import Graph
-    from graphdrop.inference import Calibrator, Predictive, calibrate, predict
+    from graphdrop.inference import (
+        Calibrator,
+        PredictionSets,
+        Predictive,
+        calibrate,
+        energy,
+        predict,
+        vacuity,
+    )
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN, SampledGCNConv
@@ -33,6 +41,7 @@ __all__ = [
     "Graph",
     "GraphDropConnect",
     "LearnedRate",
+    "PredictionSets",
     "Predictive",
     "RandomWalk",
     "SampledGCNConv",
@@ -42,12 +51,14 @@ __all__ = [
     "attach",
     "calibrate",
     "calibration_error",
+    "energy",
     "load",
     "load_dataset",
     "pavpu",
     "predict",
     "save",
     "total_variation",
+    "vacuity",
 ]
 __version__ = "0.2.0"
 
@@ -60,7 +71,15 @@ _PACKAGES = {
     "metrics": ["calibration_error", "pavpu", "total_variation"],
     "nn": ["GCN", "SampledGCNConv"],
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
-    "inference": ["Calibrator", "Predictive", "calibrate", "predict"],
+    "inference": [
+        "Calibrator",
+        "PredictionSets",
+        "Predictive",
+        "calibrate",
+        "energy",
+        "predict",
+        "vacuity",
+    ],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["Trainer", "load", "save"],

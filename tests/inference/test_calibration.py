@@ -1,5 +1,6 @@
 """Calibrators find the truth where it is known, and samples are corrected, not their mean."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from graphdrop.inference.calibrating import apply
 from graphdrop.inference.calibration import (
     METHODS,
     LabelScaling,
+    Surroundings,
     TemperatureScaling,
     VarianceScaling,
     VectorScaling,
@@ -108,12 +110,19 @@ def test_a_variance_is_multiplied_by_the_mean_squared_error_in_its_units():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_calibrator_survives_json(name):
     numbers = torch.tensor([1.5, 0.5])
+    curve = (torch.tensor([0.2, 0.6]), torch.tensor([0.1, 0.9]))
+    outputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    graph = Data(edge_index=torch.arange(30).repeat(2, 1).roll(1, 1), train_mask=outputs[:, 0] > 1)
     made = {
         "temperature": lambda: TemperatureScaling(1.5),
         "variance": lambda: VarianceScaling(numbers),
+        "isotonic": lambda: METHODS[name]([curve, curve], 0.01),
+        "cagcn": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
+        "gats": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
     }.get(name, lambda: METHODS[name](numbers, -numbers))()
-    again = from_json(to_json(made))
-    outputs = torch.randn(3, 2)
+    again = from_json(json.loads(json.dumps(to_json(made))))
+    unmarked = Surroundings.of(Data(edge_index=graph.edge_index), outputs)
+    made, again = made.seeing(unmarked), again.seeing(unmarked)
     assert torch.equal(again.correct(outputs), made.correct(outputs))
 
 

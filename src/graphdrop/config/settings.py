@@ -48,8 +48,9 @@ class DataSettings(Section):
     """Features as stored, with every row divided by its sum or by its Euclidean length, or with
     every column standardized by its mean and standard deviation over the training nodes."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of the validation nodes that is set aside for the calibrator alone; 0 lets the
-    selection and the calibrator share all of them."""
+    """The fraction of the validation nodes that is reserved: half of it for the calibrator alone,
+    half for prediction sets alone, whose coverage is then guaranteed; all of it for prediction sets
+    if there is no calibrator. 0 uses all validation nodes for selection, calibrator and sets."""
 
 
 class ModelSettings(Section):
@@ -189,7 +190,9 @@ class PredictSettings(Section):
     decision: Literal["vote", "mean"] = "vote"
     """The predicted class: what most samples chose, or the highest mean probability. A calibrated
     prediction always takes the latter."""
-    calibration: Literal["temperature", "vector", "none"] = "temperature"
+    calibration: Literal["temperature", "vector", "isotonic", "cagcn", "gats", "none"] = (
+        "temperature"
+    )
     """The calibrator that is fitted on the validation nodes and kept with the network."""
     pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """The fraction of `pavpu_axis` up to which a prediction counts as certain."""

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration import Calibrator, calibrator_for
+from graphdrop.inference.calibration import Calibrator, Surroundings, calibrator_for
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.labels import LabelPredictive
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @torch.no_grad()
 def calibrate(
-    answer: Predictive | LabelPredictive | Tensor, labels: Tensor, method: str = "temperature"
+    answer: Predictive | LabelPredictive | Tensor,
+    labels: Tensor,
+    method: str = "temperature",
+    *,
+    data: Data | None = None,
+    mask: Tensor | None = None,
 ) -> Calibrator:
     """Fit a calibrator on nodes that the weights were not fitted to, such as validation nodes.
 
     Args:
         answer: the prediction for these nodes: logits ``[n, classes]`` of any model, logits of
             several samples ``[samples, n, classes]``, or a ``Predictive``, whose mean is then
-            calibrated.
+            calibrated. With ``mask`` it is the prediction for all nodes.
         labels: their labels ``[n]``.
-        method: ``"temperature"`` or ``"vector"``; ignored for a ``LabelPredictive``, which has a
-            method of its own.
+        method: ``"temperature"``, ``"vector"``, ``"isotonic"``, or with ``data`` one of those that
+            read the graph, ``"cagcn"`` and ``"gats"``. Ignored for a ``LabelPredictive``, which has
+            a method of its own.
+        data: the graph, with ``edge_index [2, E]``, for methods that read it; its ``train_mask``,
+            if it has one, tells GATS how far a node is from the training nodes.
+        mask: the nodes to calibrate on, as a bool mask ``[n]`` or by number; all by default.
 
     Returns:
         A calibrator, for ``predict(model, data, calibrator=...)``, which applies it to every
-        sample, or for ``apply(calibrator, prediction)``.
+        sample, for ``Predictive.from_logits``, or for ``apply(calibrator, prediction)``.
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
@@ -41,19 +54,40 @@ def calibrate(
     if len(labels) != outputs.shape[1]:
         raise ValueError(
             f"labels has {len(labels)} entries for {outputs.shape[1]} predictions: give one for "
-            "each, such as answer of val_mask and y[val_mask]"
+            "each, such as answer of val_mask and y[val_mask], or all of both and mask=val_mask"
         )
-    return calibrator_for(method, output).fit(lambda: iter(outputs), labels)
+    kind = calibrator_for(method, output)
+    if output == "classes" and outputs.shape[2] < 2:
+        raise ValueError(
+            f"answer has shape {tuple(outputs.shape[1:])}; it takes [n, classes] with two classes "
+            "or more. For a yes or no pass logits [n, 2], of which one column is 0."
+        )
+    chosen, targets = (outputs, labels) if mask is None else (outputs[:, mask], labels[mask])
+    if data is None:
+        return kind.fit(lambda: iter(chosen), targets)
+    surroundings = Surroundings.of(data, outputs.double().mean(0), mask)
+    return kind.fit_within(surroundings, lambda: iter(chosen), targets)
 
 
 @torch.no_grad()
-def apply(calibrator: Calibrator, answer: Predictive | Tensor) -> Predictive | Tensor:
+def apply(
+    calibrator: Calibrator, answer: Predictive | Tensor, data: Data | None = None
+) -> Predictive | Tensor:
     """Apply a calibrator to a prediction, or to the logits of any model; returns probabilities.
 
     Only the mean is calibrated: the parts of the entropy are then undefined, and the prediction has
     ``calibrated == "mean"``.
+
+    Args:
+        calibrator: what ``calibrate`` fitted.
+        answer: a prediction, or logits ``[n, classes]`` or ``[samples, n, classes]``; of all nodes
+            where the calibrator reads the graph.
+        data: the graph, for a calibrator that reads it.
     """
-    probabilities = torch.softmax(calibrator.correct(_outputs(answer)).double(), -1).mean(0)
+    outputs = _outputs(answer)
+    if data is not None:
+        calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
+    probabilities = torch.softmax(calibrator.correct(outputs).double(), -1).mean(0)
     if not isinstance(answer, Predictive):
         return probabilities.float()
     unknown = torch.full_like(answer.expected_entropy, torch.nan)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
+from graphdrop.inference import energies
+from graphdrop.inference.calibration.base import Calibrator
+from graphdrop.inference.calibration.surroundings import Surroundings
 from graphdrop.inference.display import html_table, most_uncertain, table
+from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments
+from graphdrop.inference.sets import PredictionSets, prediction_sets
 from graphdrop.inference.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     import pandas
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,6 +54,39 @@ class Predictive(Uncertainty):
     """Whether the samples were calibrated, or only their mean; ``None`` if neither was."""
     reject_by: str | None = None
     """The uncertainty by which ``reject`` decides unless told otherwise."""
+    origin: Origin = field(default_factory=Origin)
+    """The graph, raw outputs and calibration nodes, as far as they are known."""
+
+    @staticmethod
+    @torch.no_grad()
+    def from_logits(
+        logits: Tensor, data: Data | None = None, calibrator: Calibrator | None = None
+    ) -> Predictive:
+        """The prediction that logits of any model make, calibrated if you like.
+
+        Args:
+            logits: ``[nodes, classes]``, or of several samples ``[samples, nodes, classes]``, of
+                all nodes of the graph.
+            data: the graph, for calibrators, sets and energies that read it.
+            calibrator: what ``calibrate`` fitted; it corrects every sample.
+
+        Example:
+            >>> answer = Predictive.from_logits(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+            >>> answer.predicted.tolist()
+            [0, 1]
+        """
+        outputs = logits.detach() if logits.dim() == 3 else logits.detach()[None]
+        raw, origin = RawOutputs(), Origin() if data is None else Origin.of(data)
+        if calibrator is not None and calibrator.reads_graph:
+            calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
+        corrected = [
+            one if calibrator is None else calibrator.correct(one)
+            for one in raw.watched(iter(outputs))
+        ]
+        summary = ClassSummary(corrected[0], intervals=False)
+        summary.add(corrected)
+        made: Literal["samples"] | None = None if calibrator is None else "samples"
+        return replace(summary.finish(), calibrated=made, origin=raw.into(origin))
 
     @property
     def predicted(self) -> Tensor:
@@ -79,6 +118,64 @@ class Predictive(Uncertainty):
     def least_confidence(self) -> Tensor:
         """One minus the highest mean probability, ``[nodes]``."""
         return 1.0 - self.probabilities.amax(1)
+
+    @property
+    def energy(self) -> Tensor:
+        """The energy score over the graph, ``[nodes]``: higher is more out of distribution.
+
+        ``graphdrop.energy`` has its parts, and the energy of a prediction of some rows only.
+        """
+        return energies.energy(self)
+
+    @property
+    def vacuity(self) -> Tensor:
+        """The lack of Dirichlet evidence, ``[nodes]``: higher is more out of distribution."""
+        return energies.vacuity(self)
+
+    def sets(
+        self,
+        coverage: float = 0.9,
+        method: str = "aps",
+        *,
+        calibration: tuple[Tensor, Tensor] | None = None,
+        by_class: bool = False,
+        seed: int = 0,
+    ) -> PredictionSets:
+        r"""Conformal prediction: for every node a set of classes that holds the true one.
+
+        A class is in the set of a node if its score is at most the
+        :math:`\lceil (m + 1) \cdot coverage \rceil`-th smallest score of the true classes of the
+        :math:`m` calibration nodes. If these are exchangeable with the others and were used for
+        nothing else, sets hold the true class with at least this probability, whatever the model.
+
+        Args:
+            coverage: how often a set should hold the true class.
+            method: ``"lac"``, ``"aps"`` (randomized), ``"daps"`` (APS, half of it averaged over
+                neighbors) or ``"snaps"`` (also over the 20 nodes of most similar features, a third
+                each). The last two take a prediction of all nodes.
+            calibration: the calibration nodes, by number or as a bool mask, and their labels. By
+                default those that the model carries: set aside by ``data.calibration``, or else the
+                validation nodes, with sets marked ``approximate``.
+            by_class: class-conditional coverage: of the nodes of every class by itself. A class
+                with too few calibration nodes is then in every set.
+            seed: of the random part of APS; the same seed gives the same sets.
+
+        Example:
+            >>> answer = Predictive.from_logits(torch.tensor([[4.0, 0.0]]).repeat(20, 1))
+            >>> rows, labels = torch.arange(19), torch.zeros(19, dtype=torch.long)
+            >>> answer.sets(0.9, "lac", calibration=(rows, labels)).classes(19)
+            [0]
+        """
+        return prediction_sets(
+            self.probabilities,
+            self.origin,
+            coverage,
+            method,
+            calibration=calibration,
+            by_class=by_class,
+            seed=seed,
+            calibrated=self.calibrated is not None,
+        )
 
     def most_uncertain(self, k: int = 10, by: str = "entropy") -> Tensor:
         """The ``k`` nodes whose prediction is the least certain, the least certain first."""

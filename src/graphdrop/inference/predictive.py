@@ -15,11 +15,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from graphdrop.draws import TEMPERATURE
-from graphdrop.inference.calibration import Calibrator, VarianceScaling, from_json
+from graphdrop.inference.calibration import (
+    Calibrator,
+    GraphCalibrator,
+    Surroundings,
+    VarianceScaling,
+    from_json,
+)
+from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
-from graphdrop.inference.shift import warn_of_shift
+from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
+from graphdrop.inference.shift import is_known_graph, warn_of_shift
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.samplers import KEEP_ALL, Draw
@@ -153,24 +161,69 @@ def predict(
         raise ValueError(f"output is {output!r}; it takes one of {known}")
     engine = sampled(model)
     settings = settled(engine, samples, seed, masks, temperature)
-    streams = [
-        engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + number), rows)
-        for number, batch in enumerate(_batches(data, rows))
-    ]
-    outputs: Iterator[Tensor] = map(_joined, zip(*streams, strict=True))
+    batches = _batches(data, rows)
+
+    def streams(rows: Tensor | None) -> list[Iterator[Tensor]]:
+        return [
+            engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + at), rows)
+            for at, batch in enumerate(batches)
+        ]
+
+    outputs: Iterator[Tensor] = map(_joined, zip(*streams(rows), strict=True))
     if decode is not None:
         outputs = map(decode, outputs)
     if calibrator == "model":
         calibrator = from_json(settings.calibration)
         if calibrator is not None:
             warn_of_shift(settings, data)
+    raw = RawOutputs()
+    if output == "classes":
+        outputs = raw.watched(outputs)
     if calibrator is not None:
         _check_output(calibrator, output)
+        if isinstance(calibrator, GraphCalibrator):
+            _check_nodes(calibrator, decode)
+            calibrator = _looking_around(calibrator, streams(None), batches, rows)
         outputs = map(calibrator.correct, outputs)
     answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
         raise NotFiniteError(_why_not_finite(model, data))
-    return _finished(answer, settings, calibrator)
+    answer = _finished(answer, settings, calibrator)
+    if isinstance(answer, Predictive):
+        origin = Origin() if decode is not None else _origin(settings, data, rows)
+        return replace(answer, origin=raw.into(origin))
+    return answer
+
+
+def _origin(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
+    """What a prediction of nodes remembers of its graph and of the calibration nodes."""
+    return replace(
+        Origin.of(data, rows),
+        set_nodes=SetNodes.from_json(settings.set_nodes),
+        same_graph=is_known_graph(settings, data),
+    )
+
+
+def _looking_around(
+    calibrator: GraphCalibrator,
+    streams: list[Iterator[Tensor]],
+    batches: list[Data],
+    rows: Tensor | None,
+) -> GraphCalibrator:
+    """The calibrator for these rows, from a first pass over the samples of all nodes."""
+    seen = [
+        calibrator.seeing(Surroundings.of(batch, mean_of(stream), rows))
+        for batch, stream in zip(batches, streams, strict=True)
+    ]
+    return type(calibrator).joined(seen)
+
+
+def _check_nodes(calibrator: Calibrator, decode: Decoder | None) -> None:
+    if decode is not None:
+        raise ValueError(
+            f"the calibrator is a {type(calibrator).__name__}, which gives nodes a temperature, "
+            "and decode is given: use calibrator=None, or another method of calibrate"
+        )
 
 
 def _check_output(calibrator: Calibrator, output: str) -> None:

@@ -36,16 +36,24 @@ def described(data: Any) -> dict[str, float]:
     }
 
 
+def is_known_graph(settings: PredictionDefaults, data: Any) -> bool:
+    """Whether a graph has the nodes and edges of the one that a model was calibrated on."""
+    known, x, edges = settings.calibrated_on, getattr(data, "x", None), _edges(data)
+    if known is None or x is None or edges is None:
+        return False
+    return bool(known["nodes"] == x.shape[0] and known["edges"] == edges.shape[1])
+
+
+def _edges(data: Any) -> Any:
+    return getattr(data, "edge_index", None)
+
+
 def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
     """Warn that a calibrator may not transfer to a different graph."""
     known = settings.calibrated_on
-    if (
-        known is None
-        or getattr(data, "x", None) is None
-        or getattr(data, "edge_index", None) is None
-    ):
+    if known is None or getattr(data, "x", None) is None or _edges(data) is None:
         return
-    if known["nodes"] == data.x.shape[0] and known["edges"] == data.edge_index.shape[1]:
+    if is_known_graph(settings, data):
         return
     now = described(data)
     far = [

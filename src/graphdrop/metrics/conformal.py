@@ -78,9 +78,8 @@ class SplitConformal:
         mean = check_probabilities(probabilities)
         examples, classes = mean.shape
         labels = check_labels(labels, examples, classes)
-        true_class = _scores(mean, score, generator).gather(1, labels[:, None]).squeeze(1)
-        rank = count_at_least(coverage, examples + 1)
-        threshold = float(true_class.sort().values[rank - 1]) if rank <= examples else math.inf
+        true_class = _drawn_scores(mean, score, generator).gather(1, labels[:, None]).squeeze(1)
+        threshold = conformal_threshold(true_class, coverage)
         return cls(score, coverage, threshold, classes, generator is not None)
 
     def prediction_sets(
@@ -102,16 +101,35 @@ class SplitConformal:
                 f"probabilities has {mean.size(1)} classes, but fit saw {self.classes}: "
                 "calibrate on the same classes"
             )
-        return _scores(mean, self.score, generator) <= self.threshold
+        return _drawn_scores(mean, self.score, generator) <= self.threshold
 
 
-def _scores(mean: Tensor, score: ConformalScore, generator: torch.Generator | None) -> Tensor:
-    """The score of every class, `(n, classes)`."""
+def conformal_scores(mean: Tensor, score: ConformalScore, uniform: Tensor | None = None) -> Tensor:
+    """The score of every class, `(n, classes)`.
+
+    Args:
+        mean: probabilities `(n, classes)`.
+        score: LAC or APS.
+        uniform: for APS, the part of a class's own probability that counts, `(n,)` in [0, 1); the
+            whole of it by default.
+    """
     if score is ConformalScore.LAC:
         return 1 - mean
     falling, order = mean.sort(dim=-1, descending=True, stable=True)
-    own: Tensor | float = 1.0
-    if generator is not None:
-        own = torch.rand(mean.size(0), 1, generator=generator, dtype=mean.dtype).to(mean.device)
+    own: Tensor | float = 1.0 if uniform is None else uniform[:, None].to(mean)
     ranked = falling.cumsum(-1) - falling * (1 - own)
     return torch.empty_like(mean).scatter_(-1, order, ranked)
+
+
+def conformal_threshold(true_class: Tensor, coverage: float) -> float:
+    """The k-th smallest score of the true classes, `k = ceil((n + 1) * coverage)`, or infinity."""
+    examples = true_class.numel()
+    rank = count_at_least(coverage, examples + 1)
+    return float(true_class.sort().values[rank - 1]) if rank <= examples else math.inf
+
+
+def _drawn_scores(mean: Tensor, score: ConformalScore, generator: torch.Generator | None) -> Tensor:
+    uniform = None
+    if generator is not None:
+        uniform = torch.rand(mean.size(0), generator=generator, dtype=mean.dtype)
+    return conformal_scores(mean, score, uniform)

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphdrop import metrics
 from graphdrop.config import Config
-from graphdrop.inference import Predictive, predict
+from graphdrop.inference import PredictionSets, Predictive, predict
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.train import evaluation
@@ -45,6 +45,8 @@ class RunEvidence:
     """The prediction for all nodes."""
     decided: Tensor
     """The predicted class of every node, by vote or by mean as the run's settings say."""
+    sets: PredictionSets | None
+    """The 90 % set of every node; `None` for a run that carries no calibration nodes."""
     scores: Scores
     """The scores on the test nodes."""
     drop_rates: Numbers
@@ -98,6 +100,7 @@ def collect(
         config=config,
         prediction=prediction,
         decided=decided,
+        sets=None if prediction.origin.set_nodes is None else prediction.sets(0.9),
         scores=scores,
         drop_rates=list(sampled(model).drop_rates().values()),
         training=_course(folder),

@@ -202,4 +202,6 @@ def _run(run: RunEvidence, name: str) -> dict[str, Any]:
         "probability": _fractions(prediction.probabilities),
         "entropy": packed(prediction.entropy, "float32"),
         "epistemic": packed(prediction.epistemic, "float32"),
+        "sets": None if run.sets is None else packed(run.sets.members, "uint8"),
+        "sets_approximate": run.sets is None or run.sets.approximate,
     }

@@ -80,24 +80,29 @@ CALIBRATION_SEED = 1
 
 
 def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """The masks of a split, with a fraction of the validation nodes reserved for the calibrator.
+    """The masks of a split, with a fraction of the validation nodes reserved.
 
-    By default all validation nodes are used for both.
+    Half of it is for the calibrator and half for prediction sets, whose guarantee needs nodes that
+    are used for nothing else. By default all validation nodes are used for both and for selection.
     """
     validation, share = parts["validation"], config.data.calibration
-    if not share or config.predict.calibration == "none":
-        return parts | {"calibration": validation}
+    if not share:
+        return parts | {"calibration": validation, "sets": validation}
     nodes = validation.nonzero().flatten()
     count = round(share * len(nodes))
-    if not 0 < count < len(nodes):
+    fitted = 0 if config.predict.calibration == "none" else (count + 1) // 2
+    if not fitted < count < len(nodes):
         raise ValueError(
             f"data.calibration is {share} of {len(nodes)} validation nodes, which leaves none for "
-            "the calibrator or for the selection: give another share, or more validation nodes"
+            "the calibrator, for prediction sets or for the selection: give another share, or more "
+            "validation nodes"
         )
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(CALIBRATION_SEED))
-    aside = torch.zeros_like(validation)
-    aside[nodes[order[:count]]] = True
-    return parts | {"validation": validation & ~aside, "calibration": aside}
+    fits, sets = torch.zeros_like(validation), torch.zeros_like(validation)
+    fits[nodes[order[:fitted]]] = True
+    sets[nodes[order[fitted:count]]] = True
+    left = validation & ~(fits | sets)
+    return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
 def _with_given_split(data: Data) -> Dataset:

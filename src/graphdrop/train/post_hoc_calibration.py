@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference import Calibrator, Predictive, predict
-from graphdrop.inference.calibration import calibrator_for, to_json
+from graphdrop.inference.calibration import Surroundings, calibrator_for, to_json
+from graphdrop.inference.calibration.surroundings import mean_of
+from graphdrop.inference.origin import SetNodes
 from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
@@ -61,7 +63,8 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
         found["validation"] = trainer.scores("validation", answer)
     answer = trainer.predict(trainer.rows["test"])
     found["test"] = trainer.scores("test", answer)
-    found["calibration"] = {**(to_json(calibrator) or {}), "nodes": len(rows)}
+    summary = {"name": calibrator.name, **calibrator.summary()}
+    found["calibration"] = {**summary, "nodes": len(rows)}
     floor = None
     if isinstance(answer, Predictive):
         floor = calibration_floor(answer.probabilities, trainer.predict(rows).probabilities)
@@ -79,6 +82,31 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+SET_NODES = 2000
+"""A model carries at most so many nodes for its prediction sets, chosen at random."""
+
+
+def keep_set_nodes(trainer: Trainer) -> None:
+    """Let the model carry the nodes by which its prediction sets are calibrated."""
+    if trainer.task.output != "classes" or not trainer.task.of_nodes:
+        return
+    rows = trainer.rows["sets"]
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:SET_NODES]
+    rows = rows[order.sort().values.to(rows.device)]
+    answer = trainer.predict(rows)
+    kept = SetNodes(
+        rows,
+        trainer.targets[rows],
+        answer.probabilities,
+        held_out=bool(trainer.config.data.calibration),
+        calibrated=answer.calibrated is not None,
+    )
+    engine = trainer.engine
+    engine.defaults = replace(
+        engine.defaults, set_nodes=kept.as_json(), calibrated_on=described(trainer.data)
+    )
+
+
 SCORES = ("least_confidence", "entropy", "epistemic")
 """Uncertainties of which the one that finds errors best decides what is rejected."""
 
@@ -94,7 +122,8 @@ def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves |
     """A calibrator fitted on all given nodes, and one on each half of them."""
     kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
     targets, samples = trainer.targets[rows], _samples(trainer, rows)
-    whole = kind.fit(samples, targets)
+    fit = partial(_fit, kind, _surroundings(trainer) if kind.reads_graph else None)
+    whole = fit(rows, samples, targets)
     if len(rows) < 4:
         return whole, None
     first = torch.zeros(len(rows), dtype=torch.bool)
@@ -103,8 +132,30 @@ def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves |
     def part(chosen: Tensor) -> Iterable[Tensor]:
         return (one[chosen] for one in samples())
 
-    one, other = (kind.fit(partial(part, half), targets[half]) for half in (first, ~first))
+    one, other = (fit(rows[h], partial(part, h), targets[h]) for h in (first, ~first))
     return whole, Halves((rows[first], rows[~first]), (one, other))
+
+
+def _fit(
+    kind: type[Calibrator],
+    graph: Surroundings | None,
+    rows: Tensor,
+    samples: Callable[[], Iterable[Tensor]],
+    targets: Tensor,
+) -> Calibrator:
+    """A calibrator, with the graph in sight where it reads one."""
+    if graph is None:
+        return kind.fit(samples, targets)
+    return kind.fit_within(graph.around(rows), samples, targets)
+
+
+@torch.no_grad()
+def _surroundings(trainer: Trainer) -> Surroundings:
+    """The training graph with the mean logits of all of its nodes."""
+    engine = trainer.engine
+    draws = draws_of(settled(engine), PREDICTION_STEP)
+    logits = mean_of(engine.samples(trainer.inputs, draws, None))
+    return Surroundings(logits, trainer.data.edge_index, train=trainer.rows["train"])
 
 
 def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:

@@ -35,7 +35,7 @@ from graphdrop.train.consistency_loss import check_consistency, consistency_loss
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
 from graphdrop.train.objective import Objective
-from graphdrop.train.post_hoc_calibration import score_calibrated
+from graphdrop.train.post_hoc_calibration import keep_set_nodes, score_calibrated
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.selection import Selection, tempered_nll
@@ -318,6 +318,7 @@ class Trainer:
             raw = {name: self.scores(name, self.predict(self.rows[name])) for name in SCORED}
         calibrates = self.config.predict.calibration != "none"
         found = score_calibrated(self, raw) if calibrates else {}
+        keep_set_nodes(self)
         self.seconds = round(time.monotonic() - self._started, 3)
         result = Result(
             **{name: found.get(name, raw[name]) for name in SCORED},

@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphdrop.inference.calibration.base import FEW, Calibrator, Samples
+from graphdrop.inference.calibration.cagcn import CaGCN
+from graphdrop.inference.calibration.gats import GATS
 from graphdrop.inference.calibration.gaussian import VarianceScaling
+from graphdrop.inference.calibration.isotonic import IsotonicRegression
 from graphdrop.inference.calibration.labels import LabelScaling
+from graphdrop.inference.calibration.node_temperature import GraphCalibrator
+from graphdrop.inference.calibration.surroundings import Surroundings
 from graphdrop.inference.calibration.temperature import TemperatureScaling
 from graphdrop.inference.calibration.vector import VectorScaling
 
 __all__ = [
     "FEW",
+    "GATS",
     "METHODS",
+    "CaGCN",
     "Calibrator",
+    "GraphCalibrator",
+    "IsotonicRegression",
     "LabelScaling",
     "Samples",
+    "Surroundings",
     "TemperatureScaling",
     "VarianceScaling",
     "VectorScaling",
@@ -25,9 +35,16 @@ __all__ = [
     "to_json",
 ]
 
-METHODS: dict[str, type[Calibrator]] = {
-    kind.name: kind for kind in (TemperatureScaling, VectorScaling, LabelScaling, VarianceScaling)
-}
+_KINDS: tuple[type[Calibrator], ...] = (
+    TemperatureScaling,
+    VectorScaling,
+    IsotonicRegression,
+    CaGCN,
+    GATS,
+    LabelScaling,
+    VarianceScaling,
+)
+METHODS: dict[str, type[Calibrator]] = {kind.name: kind for kind in _KINDS}
 
 
 def calibrator_for(method: str, output: str) -> type[Calibrator]:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from graphdrop.inference.calibration.surroundings import Surroundings
+
 Samples = Callable[[], Iterable[Tensor]]
 """Makes the outputs of every Monte Carlo sample on the calibration nodes, the same each time."""
 FEW = 50
@@ -32,6 +34,8 @@ class Calibrator(ABC):
     """The name in files and settings."""
     output: ClassVar[str] = "classes"
     """The kind of outputs, as in ``predict(output=...)``."""
+    reads_graph: ClassVar[bool] = False
+    """Whether it takes ``fit_within`` and ``seeing``: the graph, and the outputs of all nodes."""
 
     @abstractmethod
     def correct(self, outputs: Tensor) -> Tensor:
@@ -41,6 +45,21 @@ class Calibrator(ABC):
     @abstractmethod
     def fit(cls, samples: Samples, targets: Tensor) -> Self:
         """Fit by maximum likelihood of the targets of the calibration nodes."""
+
+    @classmethod
+    def fit_within(cls, surroundings: Surroundings, samples: Samples, targets: Tensor) -> Self:
+        """``fit`` with the graph in sight; most calibrators do not look at it."""
+        del surroundings
+        return cls.fit(samples, targets)
+
+    def seeing(self, surroundings: Surroundings) -> Self:
+        """The calibrator for the outputs of ``surroundings.rows``; most are the same for all."""
+        del surroundings
+        return self
+
+    def summary(self) -> dict[str, Any]:
+        """The values of ``as_json`` that a person may read; weights of a network are left out."""
+        return self.as_json()
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:

@@ -37,7 +37,14 @@ function runOpinion(run, k, v) {
     return [label, make("span", { class: "track" }, make("div", { class: "fill", style: { width: `${100 * share}%`, background: classColour(c) } })), make("span", { class: "number" }, percent(share, 1))];
   });
   return make("div", { "data-run": k }, make("h4", {}, sample(k), run.name, verdict(run, v)), make("div", { class: "probability" }, rows),
-    make("p", { class: "soft" }, `entropy ${number(run.entropy[v], 2)} nats; mutual information ${number(run.epistemic[v], 2)}`));
+    make("p", { class: "soft" }, `entropy ${number(run.entropy[v], 2)} nats; mutual information ${number(run.epistemic[v], 2)}`),
+    ...(run.sets ? [make("p", { class: "soft" }, setOf(run, v))] : []));
+}
+
+// The classes that together should hold the true one 90 % of the time.
+function setOf(run, v) {
+  const members = Array.from({ length: dataset.classes }, (_, c) => c).filter((c) => run.sets[v * dataset.classes + c]);
+  return `90 % set${run.sets_approximate ? " (approximate)" : ""}: ${members.length ? members.map(className).join(", ") : "empty"}`;
 }
 
 function agreement(around) {

@@ -1,0 +1,141 @@
+"""GATS: a temperature for every node by attention over its neighbors (Hsu et al., 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, softplus
+
+from graphdrop.inference.calibration.base import Samples
+from graphdrop.inference.calibration.node_temperature import (
+    LARGEST,
+    SEED,
+    SMALLEST,
+    GraphCalibrator,
+    TemperatureNetwork,
+)
+from graphdrop.inference.calibration.surroundings import Surroundings
+from graphdrop.inference.propagation import Propagation
+
+HEADS = 2
+FAR, NEAR, TRAINED = 0, 1, 2
+"""A node's distance to the training nodes: more than one step, one step, and none."""
+
+
+class GATS(GraphCalibrator):
+    r"""Graph attention temperature scaling: what the neighbors say, weighted by their likeness.
+
+    .. math::
+        g_i = g_0 + \frac1H \sum_h \mathrm{softplus}\Big(\omega\,\delta_i +
+            \sum_{j \in N(i) \cup i} \alpha_{ij}\,\gamma_j\,\tau_j^h\Big), \quad
+        \tau_j^h = \theta_h^\top \mathrm{sort}(z_j), \quad
+        \alpha_{ij} = \mathrm{softmax}_j\,\mathrm{LeakyReLU}(\tau_i^\top \tau_j)
+
+    with :math:`z` the logits of a node scaled to [0, 1], :math:`\delta_i` its confidence minus the
+    mean of its neighbors', and :math:`\gamma_j` a number of its own for training nodes and one for
+    their neighbors, 1 for the others. "What Makes Graph Neural Networks Miscalibrated?"; it begins
+    at plain temperature scaling, which the original does not. The training nodes are
+    ``data.train_mask`` and are kept with the calibrator.
+
+    Example:
+        >>> from graphdrop import calibrate
+        >>> from torch_geometric.data import Data
+        >>> logits, edges = torch.eye(4).repeat(5, 1), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> calibrate(logits, torch.arange(20) % 4, "gats", data=Data(edge_index=edges)).classes
+        4
+    """
+
+    name: ClassVar[str] = "gats"
+    weight_decay: ClassVar[float] = 5e-4
+    nodes: int = 0
+    train: tuple[int, ...] | None = None
+    """The training nodes of the graph with ``nodes`` nodes that it was fitted on."""
+
+    @classmethod
+    def built(cls, classes: int) -> TemperatureNetwork:
+        """The attention, with weights near 0."""
+        return _Network(classes)
+
+    @classmethod
+    def fit_within(cls, surroundings: Surroundings, samples: Samples, targets: Tensor) -> Self:
+        """The network of least NLL on the calibration nodes, stopped early."""
+        found = super().fit_within(surroundings, samples, targets)
+        found.nodes = len(surroundings.logits)
+        if surroundings.train is not None:
+            found.train = tuple(surroundings.train.tolist())
+        return found
+
+    def temperatures(self, surroundings: Surroundings) -> Tensor:
+        """The temperature of every node of ``surroundings.rows``."""
+        if self.train is not None and self.nodes == len(surroundings.logits):
+            train = torch.tensor(self.train, device=surroundings.logits.device, dtype=torch.long)
+            logits, edges, rows = surroundings.logits, surroundings.edge_index, surroundings.rows
+            surroundings = Surroundings(logits, edges, rows, train)
+        return super().temperatures(surroundings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The common temperature, the weights and the training nodes."""
+        train = None if self.train is None else list(self.train)
+        return {**super().as_json(), "nodes": self.nodes, "train": train}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """A calibrator with the numbers of a file."""
+        found = super().from_json(values)
+        found.nodes = int(values["nodes"])
+        found.train = None if values["train"] is None else tuple(values["train"])
+        return found
+
+
+class _Read(NamedTuple):
+    propagation: Propagation
+    """With the node itself among its neighbors: their list is what matters."""
+    sorted_logits: Tensor
+    relative_confidence: Tensor
+    distance: Tensor
+
+
+class _Network(TemperatureNetwork):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(SEED)
+        bound = 0.1 / math.sqrt(classes)
+        theta = (2.0 * torch.rand(classes, HEADS, generator=generator) - 1.0) * bound
+        self.theta = nn.Parameter(theta)
+        self.confidence = nn.Parameter(torch.zeros(()))
+        self.near_and_trained = nn.Parameter(torch.ones(2))
+        # softplus(0) = log 2: the mean over heads and this begin near 1 together
+        self.bias = nn.Parameter(torch.tensor(1.0 - math.log(2.0)))
+
+    def read(self, surroundings: Surroundings) -> _Read:
+        logits, edges = surroundings.logits, surroundings.edge_index
+        low, high = logits.amin(1, keepdim=True), logits.amax(1, keepdim=True)
+        scaled = (logits - low) / (high - low).clamp_min(1e-12)
+        confidence = torch.softmax(logits, 1).amax(1)
+        relative = confidence - Propagation(edges, len(logits))(confidence)
+        distance = torch.full((len(logits),), FAR, device=logits.device)
+        if surroundings.train is not None:
+            trained = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+            trained[surroundings.train] = True
+            distance[edges[1][trained[edges[0]]]] = NEAR
+            distance[trained] = TRAINED
+        itself_too = Propagation(edges, len(logits), self_loops=True)
+        return _Read(itself_too, scaled.sort(1).values, relative, distance)
+
+    def forward(self, read: _Read, generator: torch.Generator | None = None) -> Tensor:
+        del generator  # it has no DropOut
+        source, target = read.propagation.source, read.propagation.target
+        tau = read.sorted_logits @ self.theta
+        likeness = leaky_relu((tau[target] * tau[source]).sum(1), 0.2)
+        weight = (likeness - likeness.detach().max()).exp()
+        total = torch.zeros(len(tau), device=tau.device).index_add(0, target, weight)
+        gamma = torch.cat([torch.ones_like(self.near_and_trained[:1]), self.near_and_trained])
+        said = tau * gamma[read.distance][:, None]
+        share = (weight / total[target].clamp_min(1e-30))[:, None]
+        heard = torch.zeros_like(tau).index_add(0, target, share * said[source])
+        raw = heard + self.confidence * read.relative_confidence[:, None]
+        return (self.bias + softplus(raw).mean(1)).clamp(SMALLEST, LARGEST)

@@ -1,0 +1,122 @@
+"""Isotonic regression: a rising curve for the probability of every class, one against the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression, nnls
+from torch import Tensor
+
+from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+
+KNOTS = 33
+"""Of a curve that is fitted to several samples, at quantiles of their probabilities."""
+
+Numbers = NDArray[np.float64]
+
+
+class IsotonicRegression(Calibrator):
+    r"""Map the probability of every class by a rising curve, and normalize.
+
+    .. math:: p_c = \frac1S \sum_s \frac{h_c(q_{s,c})}{\sum_k h_k(q_{s,k})}, \quad
+        q_s = \mathrm{softmax}(f_s)
+
+    where :math:`h_c` has the least squared error :math:`\sum_i (\frac1S \sum_s h_c(q_{s,i,c}) -
+    [y_i = c])^2` among rising curves. For one sample this is isotonic regression, with straight
+    lines between its steps; for several the curve is piecewise linear, and the mean over samples is
+    what is fitted.
+
+    Args:
+        curves: for every class the knots and the values there, both rising.
+        floor: no value is below it: what was never seen is not impossible.
+
+    Example:
+        >>> from graphdrop import calibrate
+        >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
+        >>> found = calibrate(logits, torch.tensor([0, 1, 0, 1]), "isotonic")
+        >>> torch.softmax(found.correct(logits), 1)[0, 0].item().__round__(2)
+        0.67
+    """
+
+    name: ClassVar[str] = "isotonic"
+
+    def __init__(self, curves: Sequence[tuple[Tensor, Tensor]], floor: float) -> None:
+        self.curves = [(knots.double(), values.double()) for knots, values in curves]
+        self.floor = float(floor)
+
+    def correct(self, outputs: Tensor) -> Tensor:
+        """The logarithm of the calibrated probabilities."""
+        probabilities = torch.softmax(outputs.double(), -1)
+        mapped = [
+            _on_curve(p, *c) for p, c in zip(probabilities.unbind(-1), self.curves, strict=True)
+        ]
+        chance = torch.stack(mapped, -1).clamp(self.floor, 1.0)
+        return (chance / chance.sum(-1, keepdim=True)).log().to(outputs.dtype)
+
+    @classmethod
+    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+        """The curves of least squared error on the calibration nodes."""
+        check_targets(targets)
+        softmax = [torch.softmax(one.double(), 1).cpu().numpy() for one in samples()]
+        stacked, truth = np.stack(softmax), targets.cpu().numpy()
+        nodes, classes = stacked.shape[1:]
+        curves = []
+        for label in range(classes):
+            one, hit = stacked[:, :, label], (truth == label).astype(float)
+            knots, values = _stepped(one[0], hit) if len(one) == 1 else _piecewise(one, hit)
+            curves.append((torch.from_numpy(knots), torch.from_numpy(values)))
+        return cls(curves, 1.0 / ((nodes + 1) * classes))
+
+    def as_json(self) -> dict[str, Any]:
+        """Knots and values of every class."""
+        curves = [[knots.tolist(), values.tolist()] for knots, values in self.curves]
+        return {"curves": curves, "floor": self.floor}
+
+    def summary(self) -> dict[str, Any]:
+        """Nothing: curves are for a picture."""
+        return {}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """A calibrator with the numbers of a file."""
+        curves = [(torch.tensor(k), torch.tensor(v)) for k, v in values["curves"]]
+        return cls(curves, float(values["floor"]))
+
+    def __repr__(self) -> str:
+        return f"IsotonicRegression({len(self.curves)} classes)"
+
+
+def _stepped(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
+    """Pooled adjacent violators; of every step its two ends are kept."""
+    knots, group, count = np.unique(probabilities, return_inverse=True, return_counts=True)
+    share = np.bincount(group, hit) / count
+    values = isotonic_regression(share, weights=count).x
+    change = np.flatnonzero(np.diff(values)) + 1
+    ends = np.unique(np.concatenate([[0], change - 1, change, [len(values) - 1]]))
+    return knots[ends], values[ends]
+
+
+def _piecewise(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
+    """The rising piecewise linear curve whose mean over the samples ``[S, n]`` is nearest."""
+    knots = np.unique(np.quantile(probabilities, np.linspace(0.0, 1.0, KNOTS)))
+    hats = np.eye(len(knots))
+    mean = [np.interp(probabilities, knots, hat).mean(0) for hat in hats]
+    # rising values are sums of steps that are at least 0: least squares with that bound
+    rising = np.tri(len(knots))
+    steps, _ = nnls(np.stack(mean, 1) @ rising, hit)
+    return knots, np.minimum(rising @ steps, 1.0)
+
+
+def _on_curve(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
+    """Linear interpolation, constant beyond both ends."""
+    knots, values = knots.to(x.device), values.to(x.device)
+    if len(knots) == 1:
+        return values.expand_as(x)
+    right = torch.searchsorted(knots, x.contiguous()).clamp(1, len(knots) - 1)
+    low, high = knots[right - 1], knots[right]
+    part = ((x - low) / (high - low)).clamp(0.0, 1.0)
+    return torch.lerp(values[right - 1], values[right], part)

@@ -1,0 +1,109 @@
+"""``Origin``: where a prediction comes from: its graph, its raw outputs, its calibration nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SetNodes:
+    """The labelled nodes by which prediction sets are calibrated, as a model carries them."""
+
+    nodes: Tensor
+    """Their numbers in the graph, ``[m]``."""
+    labels: Tensor
+    """``[m]``."""
+    probabilities: Tensor
+    """What the model predicted for them, ``[m, classes]``, for predictions that leave them out."""
+    held_out: bool
+    """Whether they were used for nothing else: neither for the selection nor for a calibrator."""
+    calibrated: bool
+    """Whether these probabilities are calibrated ones."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a file; six digits of a probability."""
+        probabilities = [[round(p, 6) for p in row] for row in self.probabilities.tolist()]
+        return {
+            "nodes": self.nodes.tolist(),
+            "labels": self.labels.tolist(),
+            "probabilities": probabilities,
+            "held_out": self.held_out,
+            "calibrated": self.calibrated,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> Self | None:
+        """What ``as_json`` wrote."""
+        if values is None:
+            return None
+        nodes, labels = (torch.tensor(values[name]).long() for name in ("nodes", "labels"))
+        probabilities = torch.tensor(values["probabilities"])
+        return cls(nodes, labels, probabilities, values["held_out"], values["calibrated"])
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a prediction remembers of how it was made."""
+
+    logits: Tensor | None = None
+    """Mean over the samples before any calibration, ``[rows, classes]``."""
+    energy: Tensor | None = None
+    """Mean over the samples of minus the log-sum-exp of their logits, ``[rows]``."""
+    nodes: int | None = None
+    """Number of nodes of the graph; ``None`` where there are several graphs or it is unknown."""
+    rows: Tensor | None = None
+    """The nodes that are predicted, by number; ``None`` for all."""
+    edge_index: Tensor | None = None
+    x: Tensor | None = None
+    set_nodes: SetNodes | None = None
+    same_graph: bool = True
+    """Whether the graph is the one that ``set_nodes`` belong to."""
+
+    @classmethod
+    def of(cls, data: Any, rows: Tensor | None = None) -> Self:
+        """Of a PyG ``Data``; nothing is known of other inputs."""
+        edge_index, x = (getattr(data, name, None) for name in ("edge_index", "x"))
+        if not isinstance(edge_index, Tensor):
+            return cls()
+        if rows is not None and rows.dtype == torch.bool:
+            rows = rows.nonzero().flatten()
+        return cls(
+            nodes=len(x) if isinstance(x, Tensor) else None,
+            rows=rows,
+            edge_index=edge_index,
+            x=x if isinstance(x, Tensor) else None,
+        )
+
+
+class RawOutputs:
+    """Sums of logits and of their energies over samples, taken as these pass by."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.logits = self.energy = torch.zeros(())
+
+    def watched(self, outputs: Iterator[Tensor]) -> Iterator[Tensor]:
+        """The same outputs, one by one."""
+        for one in outputs:
+            if one.dim() == 2:
+                self.logits = self.logits.to(one.device) + one.double()
+                self.energy = self.energy.to(one.device) - one.double().logsumexp(1)
+                self.count += 1
+            yield one
+
+    def into(self, origin: Origin) -> Origin:
+        """With the means over what passed by."""
+        if not self.count:
+            return origin
+        logits, energy = ((sums / self.count).float() for sums in (self.logits, self.energy))
+        if origin.rows is None and origin.edge_index is not None:
+            if origin.nodes not in (None, len(logits)):
+                origin = Origin()  # outputs of graphs, not of their nodes
+            else:
+                origin = replace(origin, nodes=len(logits))
+        return replace(origin, logits=logits, energy=energy)

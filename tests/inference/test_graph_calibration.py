@@ -1,0 +1,123 @@
+"""Calibrators that read the graph: they find what a single temperature cannot."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
+from graphdrop.inference.calibrating import apply
+from graphdrop.inference.calibration import GATS, CaGCN
+from graphdrop.metrics import calibration_error
+
+HUBS, CLASSES = 1000, 4
+GRAPH_AWARE = ["cagcn", "gats"]
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[torch.Tensor, torch.Tensor, Data]:
+    """Hubs with logits alike, too sure or not sure enough by how sure their two neighbors are."""
+    generator = torch.Generator().manual_seed(0)
+    strong = torch.rand(HUBS, generator=generator) < 0.5
+    hub = 2.0 * torch.randn(HUBS, CLASSES, generator=generator)
+    truth = torch.softmax(hub / torch.where(strong, 0.6, 4.0)[:, None], 1)
+    labels = torch.multinomial(truth, 1, generator=generator).squeeze(1)
+    beside = torch.nn.functional.one_hot(hub.argmax(1), CLASSES) * 6.0
+    beside = torch.where(strong[:, None], beside, beside / 12.0)
+    near = torch.arange(HUBS).repeat(2), torch.arange(HUBS, 3 * HUBS)
+    edges = torch.cat([torch.stack(near), torch.stack(near[::-1])], 1)
+    data = Data(edge_index=edges, num_nodes=3 * HUBS)
+    place = torch.arange(3 * HUBS)
+    data.val_mask, data.test_mask = ((place < HUBS) & (place % 2 == part) for part in (0, 1))
+    return torch.cat([hub, beside, beside]), labels.repeat(3), data
+
+
+@pytest.mark.parametrize("method", GRAPH_AWARE)
+def test_miscalibration_that_depends_on_neighbors_is_found(world, method):
+    logits, labels, data = world
+    errors = {}
+    for name in ("temperature", method):
+        calibrator = calibrate(logits, labels, name, data=data, mask=data.val_mask)
+        answer = Predictive.from_logits(logits, data, calibrator).probabilities
+        sure = logits[HUBS : 2 * HUBS].amax(1).repeat(3) > 1.0
+        parts = (data.test_mask & sure, data.test_mask & ~sure)
+        errors[name] = [float(calibration_error(answer[part], labels[part])) for part in parts]
+    assert sum(errors[method]) < 0.5 * sum(errors["temperature"])
+
+
+@pytest.fixture(scope="module")
+def model_and_data() -> tuple[GCN, Data]:
+    torch.manual_seed(0)
+    data = Data(x=torch.rand(40, 5), edge_index=torch.randint(0, 40, (2, 160)))
+    data.train_mask = torch.arange(40) < 6
+    return GCN(5, 8, 2, 3, GraphDropConnect(blocks=2), seed=1).eval(), data
+
+
+def _perturbed(kind):
+    """A calibrator whose temperatures are not all alike."""
+    generator = torch.Generator().manual_seed(1)
+    network = kind.built(3)
+    weights = {
+        n: torch.randn(w.shape, generator=generator) for n, w in network.state_dict().items()
+    }
+    return kind(1.3, weights, 3)
+
+
+@pytest.mark.parametrize("kind", [CaGCN, GATS])
+def test_some_rows_are_corrected_as_they_are_among_all(model_and_data, kind):
+    model, data = model_and_data
+    calibrator = _perturbed(kind)
+    whole = predict(model, data, 4, calibrator=calibrator)
+    rows = torch.tensor([31, 2, 17])
+    part = predict(model, data, 4, calibrator=calibrator, rows=rows)
+    torch.testing.assert_close(part.probabilities, whole.probabilities[rows])
+    raw = predict(model, data, 4, calibrator=None)
+    assert not torch.allclose(raw.probabilities, whole.probabilities, atol=1e-3)
+    assert bool((whole.epistemic >= 0).all())
+
+
+@pytest.mark.parametrize("kind", [CaGCN, GATS])
+def test_temperatures_follow_their_nodes_when_these_are_renumbered(world, kind):
+    _, _, data = world
+    logits = torch.randn(data.num_nodes, 3, generator=torch.Generator().manual_seed(3))
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(4))
+    calibrator = _perturbed(kind)
+    straight = apply(calibrator, logits, data)
+    moved = Data(edge_index=torch.argsort(order)[data.edge_index])
+    torch.testing.assert_close(apply(calibrator, logits[order], moved), straight[order])
+
+
+@pytest.mark.parametrize("method", GRAPH_AWARE)
+def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(world, method):
+    logits, labels, data = world
+    few = torch.arange(30)
+    torch.manual_seed(1)
+    one = calibrate(logits, labels, method, data=data, mask=few)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    other = calibrate(logits, labels, method, data=data, mask=few)
+    assert one.as_json() == other.as_json()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_training_nodes_and_their_neighbors_have_factors_of_their_own():
+    logits = torch.tensor([[3.0, 1.0, 0.0]]).repeat(4, 1)
+    path = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    weights = GATS.built(3).state_dict() | {"theta": torch.ones(3, 2)}
+    weights["near_and_trained"] = torch.tensor([-1.0, -2.0])
+    calibrator = GATS(1.0, weights, 3)
+    calibrator.nodes, calibrator.train = 4, (0,)
+    trained, near, beside, far = apply(calibrator, logits, path)[:, 0].tolist()
+    assert trained > near > beside > far  # the lower the factor, the lower the temperature
+    calibrator.train = ()
+    torch.testing.assert_close(apply(calibrator, logits, path)[:, 0], torch.full((4,), far))
+
+
+def test_a_graph_that_is_missing_is_asked_for():
+    logits = torch.randn(5, 3)
+    with pytest.raises(ValueError, match=r"CaGCN has no graph.*data=data"):
+        calibrate(logits, torch.zeros(5, dtype=torch.long), "cagcn")
+    with pytest.raises(ValueError, match="has seen none"):
+        _perturbed(CaGCN).correct(logits)
+    far = Data(edge_index=torch.tensor([[0], [9]]))
+    with pytest.raises(ValueError, match="names node 9"):
+        calibrate(logits, torch.zeros(5, dtype=torch.long), "gats", data=far)

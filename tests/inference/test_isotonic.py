@@ -1,0 +1,58 @@
+"""Isotonic regression undoes a rising distortion, and is scikit-learn's for one sample."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.isotonic import IsotonicRegression as Reference
+
+from graphdrop import calibrate
+from graphdrop.inference.calibration import IsotonicRegression
+from graphdrop.metrics import calibration_error
+
+
+def labelled(truth: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.multinomial(truth, 1, generator=generator).squeeze(1)
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_a_rising_distortion_of_two_classes_is_undone(samples):
+    generator = torch.Generator().manual_seed(0)
+    shown = torch.rand(6000, generator=generator) * 0.98 + 0.01
+    truth = torch.where(shown < 0.5, 0.5 * shown, 0.25 + 1.5 * (shown - 0.5))  # no temperature
+    labels = labelled(torch.stack([1 - truth, truth], 1))
+    logits = torch.stack([torch.zeros_like(shown), torch.logit(shown)], 1)
+    found = calibrate(logits.expand(samples, -1, -1), labels, "isotonic")
+    corrected = torch.softmax(found.correct(logits), 1)[:, 1]
+    assert float((corrected - truth).abs().mean()) < 0.03
+
+
+def test_the_mean_over_samples_is_what_is_fitted():
+    generator = torch.Generator().manual_seed(2)
+    logits = 2.0 * torch.randn(1, 5000, 3, generator=generator)
+    logits = logits + 0.7 * torch.randn(4, 5000, 3, generator=generator)
+    labels = labelled(torch.softmax(0.4 * logits, 2).mean(0))
+    found = calibrate(logits, labels, "isotonic")
+    mean = torch.softmax(found.correct(logits), 2).mean(0)
+    assert float(calibration_error(mean, labels)) < 0.03
+    raw = torch.softmax(logits, 2).mean(0)
+    assert float(calibration_error(raw, labels)) > 0.15
+
+
+def test_one_sample_gives_the_curves_of_scikit_learn():
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(200, 3, generator=generator)
+    labels = labelled(torch.softmax(2.0 * logits, 1))
+    found = IsotonicRegression.fit(lambda: iter(logits[None]), labels)
+    new = np.linspace(0.0, 1.0, 101)
+    probabilities = torch.softmax(logits.double(), 1).numpy()
+    for label, (knots, values) in enumerate(found.curves):
+        hit = (labels == label).double().numpy()
+        wanted = Reference(out_of_bounds="clip").fit(probabilities[:, label], hit).predict(new)
+        np.testing.assert_allclose(np.interp(new, knots, values), wanted, atol=1e-6)
+
+
+def test_nothing_becomes_impossible():
+    logits = torch.tensor([[5.0, 0.0, 0.0]]).repeat(9, 1)
+    corrected = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic").correct(logits)
+    assert bool(torch.isfinite(corrected).all())

@@ -1,0 +1,207 @@
+"""Prediction sets hold the true class as often as they say, and are what a second way finds."""
+
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphdrop import Predictive
+from graphdrop.inference import sets as module
+from graphdrop.inference.feature_neighbors import feature_neighbors
+from graphdrop.inference.origin import Origin, SetNodes
+from graphdrop.inference.sets import SetMethod
+from graphdrop.inference.shift import CalibrationShiftWarning
+
+METHODS = [method.value for method in SetMethod]
+NODES, CLASSES, CALIBRATION, DIVISIONS = 600, 5, 100, 60
+
+
+def graph(nodes: int, classes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, Data]:
+    """Logits, labels drawn from them, and a graph with features whose neighbors are alike."""
+    generator = torch.Generator().manual_seed(seed)
+    kind = torch.randint(classes, (nodes,), generator=generator)
+    noise = torch.randn(nodes, classes, generator=generator)
+    logits = 1.5 * torch.nn.functional.one_hot(kind, classes) + noise
+    labels = torch.multinomial(torch.softmax(logits, 1), 1, generator=generator).squeeze(1)
+    edges = torch.randint(nodes, (2, 6 * nodes), generator=generator)
+    edges = edges[:, kind[edges[0]] == kind[edges[1]]]
+    return logits, labels, Data(x=noise.abs(), edge_index=torch.cat([edges, edges.flip(0)], 1))
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[torch.Tensor, torch.Tensor, Data]:
+    return graph(NODES, CLASSES, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_mean_coverage_over_random_divisions_is_the_one_asked_for(world, method):
+    """It also fails if sets cover too much: the scores are continuous, so coverage is exact.
+
+    The coverage of one division has a standard deviation of about sqrt(0.9 * 0.1 * (1 / 100 +
+    1 / 500)) = 0.033, the mean of 60 that share a graph one of about 0.0043 plus what the labels
+    of the graph share, which divisions average out: 0.02 is more than four of them, a false alarm
+    in fewer than 1 of 10,000 graphs.
+    """
+    logits, labels, data = world
+    answer = Predictive.from_logits(logits, data)
+    covered = []
+    for seed in range(DIVISIONS):
+        order = torch.randperm(NODES, generator=torch.Generator().manual_seed(seed))
+        rows, test = order[:CALIBRATION], order[CALIBRATION:]
+        sets = answer.sets(0.9, method, calibration=(rows, labels[rows]), seed=seed)
+        covered.append(float(sets.contains(labels)[test].double().mean()))
+    assert sum(covered) / DIVISIONS == pytest.approx(0.9 + 0.1 / CALIBRATION / 2, abs=0.02)
+
+
+def test_aps_without_chance_would_cover_more_and_with_it_does_not(world, monkeypatch):
+    logits, labels, data = world
+    answer = Predictive.from_logits(3.0 * logits, data)  # over-confident: large jumps in the score
+    sizes = {}
+    for random in (True, False):
+        if not random:
+            monkeypatch.setattr(
+                module.torch, "rand", lambda *a, **k: torch.ones(*a, dtype=k["dtype"])
+            )
+        sets = answer.sets(0.9, calibration=(torch.arange(CALIBRATION), labels[:CALIBRATION]))
+        sizes[random] = float(sets.size()[CALIBRATION:].double().mean())
+    assert sizes[True] < sizes[False] - 0.1
+
+
+def test_coverage_by_class_holds_in_every_class():
+    logits, labels, data = graph(3000, 3, 1)
+    shifted = logits + torch.tensor([2.0, 0.0, -2.0])  # a model that neglects the last class
+    answer = Predictive.from_logits(shifted, data)
+    calibration, test = torch.arange(1000), torch.arange(1000, 3000)
+
+    def by_class(**options: bool) -> list[float]:
+        sets = answer.sets(0.9, "lac", calibration=(calibration, labels[calibration]), **options)
+        hit = sets.contains(labels)
+        return [float(hit[test][labels[test] == c].double().mean()) for c in range(3)]
+
+    assert min(by_class()) < 0.8
+    assert by_class(by_class=True) == pytest.approx([0.9] * 3, abs=0.05)
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_sets_are_those_of_a_second_way(method, by_class, monkeypatch):
+    monkeypatch.setattr(module, "NEIGHBORS", 3)
+    logits, labels, data = graph(20, 3, 2)
+    answer = Predictive.from_logits(logits, data)
+    found = answer.sets(0.7, method, calibration=(torch.arange(8), labels[:8]), by_class=by_class)
+    p = answer.probabilities.double()
+    u = torch.rand(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    aps = torch.empty(20, 3, dtype=torch.float64)
+    for i in range(20):
+        for c in range(3):
+            above = sum(float(p[i, k]) for k in range(3) if p[i, k] > p[i, c])
+            aps[i, c] = above + float(u[i] * p[i, c])
+    x = data.x.double() / data.x.double().norm(dim=1, keepdim=True)
+    scores = torch.empty(20, 3, dtype=torch.float64)
+    for i in range(20):
+        pairs = data.edge_index.t().tolist()
+        near = [j for j, k in pairs if k == i and j != i] or [i]
+        around = sum(aps[j] for j in near) / len(near)
+        alike = sorted((j for j in range(20) if j != i), key=lambda j: -float(x[i] @ x[j]))[:3]
+        weights = [float(x[i] @ x[j]) for j in alike]
+        similar = sum(w * aps[j] for w, j in zip(weights, alike, strict=True)) / sum(weights)
+        scores[i] = {
+            "lac": 1 - p[i],
+            "aps": aps[i],
+            "daps": (aps[i] + around) / 2,
+            "snaps": (aps[i] + around + similar) / 3,
+        }[method]
+    for c in range(3):
+        those = [i for i in range(8) if not by_class or int(labels[i]) == c]
+        true = sorted(float(scores[i, labels[i]]) for i in those)
+        rank = math.ceil(0.7 * (len(those) + 1) - 1e-9)
+        threshold = true[rank - 1] if rank <= len(true) else math.inf
+        assert found.members[:, c].tolist() == (scores[:, c] <= threshold + 1e-12).tolist()
+
+
+def test_the_same_seed_gives_the_same_sets_and_rows_have_those_they_have_among_all(world):
+    logits, labels, data = world
+    whole = Predictive.from_logits(logits, data)
+    given = torch.arange(CALIBRATION), labels[:CALIBRATION]
+    one, other = (whole.sets(calibration=given, seed=seed).members for seed in (0, 1))
+    assert torch.equal(one, whole.sets(calibration=given).members)
+    assert not torch.equal(one, other)
+    rows = torch.cat([torch.tensor([500, 450]), given[0]])
+    part = Predictive.from_logits(logits[rows])
+    object.__setattr__(part, "origin", Origin.of(data, rows))
+    torch.testing.assert_close(part.sets(calibration=given).members, one[rows])
+
+
+def carried(held_out: bool, same_graph: bool, rows: torch.Tensor | None = None) -> Predictive:
+    logits, labels, data = graph(NODES, CLASSES, 0)
+    probabilities = torch.softmax(logits, 1)
+    nodes = torch.arange(CALIBRATION)
+    known = SetNodes(nodes, labels[nodes], probabilities[nodes], held_out, calibrated=False)
+    made = Predictive.from_logits(logits if rows is None else logits[rows])
+    origin = Origin.of(data, rows)
+    origin = Origin(
+        nodes=origin.nodes,
+        rows=rows,
+        edge_index=origin.edge_index,
+        x=origin.x,
+        set_nodes=SetNodes.from_json(known.as_json()),
+        same_graph=same_graph,
+    )
+    object.__setattr__(made, "origin", origin)
+    return made
+
+
+def test_only_nodes_used_for_nothing_else_carry_the_guarantee():
+    assert carried(held_out=False, same_graph=True).sets().approximate
+    assert "approximate" in repr(carried(held_out=False, same_graph=True).sets())
+    assert not carried(held_out=True, same_graph=True).sets(0.9, "snaps").approximate
+
+
+def test_rows_without_the_calibration_nodes_use_what_is_stored_of_them():
+    rows = torch.arange(300, 600)
+    part, whole = carried(True, True, rows), carried(True, True)
+    same = part.sets(0.9, "lac").members == whole.sets(0.9, "lac").members[rows]
+    assert float(same.double().mean()) > 0.999  # stored with six digits
+    with pytest.raises(ValueError, match=r"'daps'.*does not cover a whole graph"):
+        part.sets(0.9, "daps")
+
+
+def test_another_graph_is_warned_of():
+    answer = carried(held_out=True, same_graph=False)
+    with pytest.warns(CalibrationShiftWarning, match="may not transfer"):
+        sets = answer.sets()
+    assert sets.approximate
+    with (
+        pytest.warns(CalibrationShiftWarning),
+        pytest.raises(ValueError, match="not among the nodes predicted"),
+    ):
+        answer.sets(0.9, "daps")
+
+
+def test_what_is_missing_is_asked_for(world):
+    logits, labels, data = world
+    answer = Predictive.from_logits(logits, data)
+    with pytest.raises(ValueError, match=r"Pass calibration=\(rows, labels\)"):
+        answer.sets()
+    with pytest.raises(ValueError, match="method is 'raps'; it takes one of 'lac', 'aps'"):
+        answer.sets(0.9, "raps")
+    with pytest.raises(ValueError, match="coverage is 90"):
+        answer.sets(90)
+    with pytest.raises(ValueError, match="3 nodes and 4 labels"):
+        answer.sets(calibration=(torch.arange(3), labels[:4]))
+
+
+def test_feature_neighbors_are_the_same_in_any_chunks_and_layout(monkeypatch):
+    x = torch.rand(30, 40, generator=torch.Generator().manual_seed(0))
+    x = x * (x > 0.95)
+    x[:, 0] = 0.1 + torch.arange(30) / 300  # no row without features
+    nodes, similarity = feature_neighbors(x, 4)
+    monkeypatch.setattr("graphdrop.inference.feature_neighbors.CHUNK", 70)
+    sparse = feature_neighbors(x.to_sparse_coo(), 4)
+    monkeypatch.setattr("graphdrop.inference.feature_neighbors.SPARSE", 0.0)
+    dense = feature_neighbors(x, 4)
+    for other in (sparse, dense):
+        assert torch.equal(nodes, other[0])
+        torch.testing.assert_close(similarity, other[1])
+    assert not bool((nodes == torch.arange(30)[:, None]).any())

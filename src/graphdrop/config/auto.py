@@ -54,41 +54,52 @@ Way = Literal["smooth", "plain", "skip"]
 linear residual connections and normalization layers, so that a layer can do without them."""
 
 SHARED: Settings = {
-    "model": {"norm": "sym", "init": "glorot", "mask": "before", "symmetric": True},
-    "objective": {"l2_factor": "one", "l2_biases": False, "warmup": 0, "kl_weight": 1.0},
+    "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
+    "objective": {"l2_factor": "one", "l2_biases": False, "warmup": 0},
     "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
     "predict": {"calibration": "temperature", "decision": "mean"},
 }
 
 WAYS: dict[Way, Settings] = {
     "smooth": {
-        "model": {"dropout": 0.8},
-        "objective": {"l2": 2.5e-4, "l2_layers": "first", "agree": 1.0, "sharpen": 0.5},
+        "model": {"dropout": 0.5},
+        "objective": {"l2": 4e-3, "l2_layers": "first", "agree": 1.0, "sharpen": 0.5},
         "train": {"epochs": 400, "patience": 80},
     },
     "plain": {
         "model": {"dropout": 0.5},
-        "objective": {"l2": 2.5e-4, "l2_layers": "first"},
+        "objective": {"l2": 4e-3, "l2_layers": "first"},
         "train": {"epochs": 600, "patience": 100},
     },
     "skip": {
-        "model": {"dropout": 0.5, "residual": "linear", "norm_layer": "layer"},
-        "objective": {"l2": 2.5e-5, "l2_layers": "all"},
-        "train": {"epochs": 600, "patience": 100, "learning_rate": 0.005},
+        "model": {
+            "layers": 4,
+            "dropout": 0.2,
+            "residual": "linear",
+            "norm_layer": "layer",
+            "jumping": "last",
+        },
+        "objective": {"l2": 0.0},
+        "train": {"epochs": 400, "patience": 100},
     },
 }
 
-LEARNED: Settings = {"model": {"prior_alpha": 8.0, "temperature": 0.15}}
-"""Settings of learned rates: a prior with mean keep probability 8/9, nearly hard masks."""
-BESIDE: Settings = {"predict": {"dropout": False}}
-"""Settings for methods with additional DropOut in training: samples mask connections only."""
-FIXED: Settings = {"model": {"drop": 0.2}}
-"""Settings of fixed rates of edges, nodes and connections."""
+LEARNED: Settings = {
+    "model": {"prior_alpha": 8.0, "temperature": 0.15},
+    "objective": {"kl_weight": 1.0},
+}
+"""Of learned rates: masks close to hard ones, and a prior with a mean keep probability of 8/9 that
+outweighs the likelihood of few labels."""
+FREE: Settings = {"model": {"prior_alpha": 0.8}, "objective": {"kl_weight": "elbo"}}
+"""Of learned rates where neighbors are often of another class: the likelihood of many labels
+decides, and may drop nearly all of them."""
+FIXED: Settings = {"model": {"drop": 0.2, "symmetric": True}}
+"""Of fixed rates of edges, nodes and connections."""
 ATTACHED: Settings = {"model": {"mask": "after"}}
 """Layers of PyG normalize their edges themselves, before a mask can act."""
 
 FEATURES: dict[FeatureKind, Settings] = {
-    "words": {"data": {"features": "row"}},
+    "words": {"data": {"features": "unit"}},
     "dense": {"data": {"features": "stored"}},
     "unscaled": {"data": {"features": "standardize"}},
 }
@@ -119,9 +130,7 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
     if method in FIXED_RATES:
         chosen.append(FIXED)
     elif method not in DROPS_FEATURES:
-        chosen.append(LEARNED)
-    if method not in DROPS_FEATURES:
-        chosen.append(BESIDE)
+        chosen += [LEARNED, FREE] if traits.homophilous is False else [LEARNED]
     if method in WITHOUT_DROPOUT:
         chosen.append({"model": {"dropout": 0.0}})
     masks = "off" if method == Method.GCN else "hard" if method in HARD else "relaxed"
@@ -138,7 +147,7 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
 def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
     """Two lines: what was chosen, and why."""
     features = {
-        "words": "features look like bags of words: rows are divided by their sum",
+        "words": "features look like bags of words: every row is scaled to length 1",
         "dense": "features are dense and of one scale: they are taken as stored",
         "unscaled": "columns differ in scale: they are standardized over the training nodes",
     }[traits.feature_kind]
@@ -149,7 +158,7 @@ def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
     uses = {
         "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
         "plain": "neighbors are averaged",
-        "skip": "layers have linear residual connections and layer normalization",
+        "skip": "4 layers with residual connections, layer normalization and jumping knowledge",
     }[way]
     decided = ", decided on validation nodes" if tried else ""
     return f"Recipe auto: {features}.\n{why.capitalize()}: {uses}{decided}."

@@ -151,10 +151,13 @@ def test_nodes_set_aside_for_the_calibrator_select_nothing():
     data = graph()
     config = Config(data={"split": "random-fractions", "calibration": 0.4}, **SHORT)
     trainer = Trainer(config, data, progress=Silent())
-    aside, kept = set(trainer.rows["calibration"].tolist()), trainer.rows["validation"].tolist()
-    assert not aside & set(kept)
-    assert len(aside) == round(0.4 * (len(aside) + len(kept)))
-    assert trainer.fit().calibration["nodes"] == len(aside)
+    fitted, sets, kept = (
+        set(trainer.rows[part].tolist()) for part in ("calibration", "sets", "validation")
+    )
+    assert not fitted & kept
+    assert not sets & (kept | fitted)
+    assert len(fitted | sets) == round(0.4 * len(fitted | sets | kept))
+    assert trainer.fit().calibration["nodes"] == len(fitted)
 
 
 def test_balanced_class_weights_count_every_class_alike():

@@ -90,4 +90,7 @@ def complete(config: Config) -> Config:
 
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
+    asked = config.model.model_fields_set
+    if "hidden" in asked and config.model.hidden < settings["model"]["blocks"]:
+        settings["model"]["blocks"] = config.model.hidden  # no more blocks than features
     return {n: section for n, section in settings.items() if not (own and n == "model")}

@@ -61,6 +61,10 @@ class Progress:
         """Print a line, above the bar if there is one."""
         self._console.print(text, soft_wrap=True)
 
+    def note(self, text: str) -> None:
+        """Print a line that nobody needs in a batch of runs, such as the settings chosen."""
+        self.say(text)
+
     def stop(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
@@ -75,6 +79,9 @@ class Silent(Progress):
         """Nothing."""
 
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
         """Nothing."""
 
 

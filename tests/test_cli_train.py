@@ -115,7 +115,8 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     with output.open() as stream:
         rows = list(csv.DictReader(stream))
     probability = [f"probability_{number}" for number in range(3)]
-    assert list(rows[0]) == ["node", "class", *probability, "entropy", "mutual_information"]
+    columns = ["node", "class", *probability, "entropy", "mutual_information", "set_90"]
+    assert list(rows[0]) == columns
     assert [int(row["node"]) for row in rows] == list(range(80))
     # The file has what anybody gets from the saved network.
     data = load_dataset(graph).data
@@ -125,6 +126,11 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     assert [int(row["class"]) for row in rows] == direct.vote.tolist()
     for column, expected in (("entropy", direct.entropy), ("mutual_information", direct.epistemic)):
         assert torch.equal(torch.tensor([float(row[column]) for row in rows]), expected)
+    assert "approximate" in printed
+    members = torch.zeros(80, 3, dtype=torch.bool)
+    for node, row in enumerate(rows):
+        members[node, [int(label) for label in row["set_90"].split()]] = True
+    assert torch.equal(members, direct.sets(0.9).members)
 
 
 def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
@@ -169,6 +175,7 @@ def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
         rows = list(csv.DictReader(stream))
     assert [list(row) for row in table] == [list(row) for row in rows]
     for one, other in zip(table, rows, strict=True):
+        assert one.pop("set_90") == other.pop("set_90")
         # Nine digits in the text, sixteen in the table.
         assert list(one.values()) == pytest.approx([float(v) for v in other.values()], rel=1e-8)
 

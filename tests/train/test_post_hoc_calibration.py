@@ -1,5 +1,6 @@
 """A run with a calibrator: fitted on validation nodes, carried by the model, raw figures beside."""
 
+import pytest
 import torch
 
 from graphdrop import load, predict
@@ -36,3 +37,45 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
         order = torch.argsort(torch.argsort(rows[places]))
         wanted = alone.probabilities[torch.argsort(half)][order]
         torch.testing.assert_close(together.probabilities[places], wanted)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "cagcn", "gats"])
+def test_every_calibrator_is_saved_with_the_model(tiny, settings_of, tmp_path, method):
+    config = settings_of(train={"epochs": 6}, predict={"calibration": method})
+    trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())
+    result = trainer.fit()
+    assert result.calibration["name"] == method
+    assert "weights" not in result.calibration
+    answer = predict(load(tmp_path / "run"), tiny.data)
+    assert torch.equal(answer.probabilities, predict(trainer.model, tiny.data).probabilities)
+    raw = predict(trainer.model, tiny.data, calibrator=None)
+    assert not torch.equal(raw.probabilities, answer.probabilities)
+
+
+@pytest.mark.parametrize("method", ["temperature", "none"])
+def test_sets_are_exact_only_by_nodes_reserved_for_them(tiny, settings_of, tmp_path, method):
+    for fraction in (0.0, 0.5):
+        config = settings_of(data={"calibration": fraction}, predict={"calibration": method})
+        trainer = Trainer(config, tiny, tmp_path / str(fraction), progress=Silent())
+        trainer.fit()
+        rows = trainer.rows
+        used = torch.cat([rows["train"], rows["validation"], rows["test"]])
+        if method != "none":
+            used = torch.cat([used, rows["calibration"]])
+        assert bool(torch.isin(rows["sets"], used).any()) == (fraction == 0.0)
+        answer = predict(load(tmp_path / str(fraction)), tiny.data)
+        assert torch.equal(answer.origin.set_nodes.nodes, rows["sets"])
+        for method_of_sets in ("lac", "aps", "daps", "snaps"):
+            assert answer.sets(0.5, method_of_sets).approximate == (fraction == 0.0)
+        given = rows["sets"], trainer.targets[rows["sets"]]
+        assert torch.equal(answer.sets(0.5, calibration=given).members, answer.sets(0.5).members)
+
+
+def test_stored_probabilities_are_those_that_the_model_predicts(tiny, settings_of, tmp_path):
+    config = settings_of(predict={"calibration": "temperature"})
+    Trainer(config, tiny, tmp_path / "run", progress=Silent()).fit()
+    known = (answer := predict(load(tmp_path / "run"), tiny.data)).origin.set_nodes
+    assert known.calibrated
+    torch.testing.assert_close(
+        known.probabilities, answer.probabilities[known.nodes], atol=1e-6, rtol=0
+    )

@@ -97,10 +97,9 @@ def _sets(prediction: Predictive) -> list[str]:
     sets = prediction.sets(0.9)
     if sets.approximate:
         print(
-            "Note: the sets in column set_90 are approximate, since their calibration nodes also "
-            "selected the network or come from another graph: for a guarantee train with --set "
-            "data.calibration=0.5.",
-            file=sys.stderr,
+            "The sets in column set_90 are approximate: their calibration nodes also selected the "
+            "network, or come from another graph. For a guarantee train with --set "
+            "data.calibration=0.5."
         )
     return [" ".join(map(str, sets.classes(node))) for node in range(len(sets))]
 

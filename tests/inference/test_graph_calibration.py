@@ -3,13 +3,14 @@
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.inference.calibrating import apply
 from graphdrop.inference.calibration import GATS, CaGCN
 from graphdrop.metrics import calibration_error
 
-HUBS, CLASSES = 1000, 4
+HUBS, CLASSES = 500, 4
 GRAPH_AWARE = ["cagcn", "gats"]
 
 
@@ -75,6 +76,15 @@ def test_some_rows_are_corrected_as_they_are_among_all(model_and_data, kind):
     assert bool((whole.epistemic >= 0).all())
 
 
+def test_graphs_in_a_loader_are_corrected_each_by_itself(model_and_data):
+    model, data = model_and_data
+    small = Data(x=data.x[:7], edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    both = predict(model, DataLoader([data, small]), masks="off", calibrator=_perturbed(CaGCN))
+    alone = [predict(model, d, masks="off", calibrator=_perturbed(CaGCN)) for d in (data, small)]
+    expected = torch.cat([one.probabilities for one in alone])
+    torch.testing.assert_close(both.probabilities, expected)
+
+
 @pytest.mark.parametrize("kind", [CaGCN, GATS])
 def test_temperatures_follow_their_nodes_when_these_are_renumbered(world, kind):
     _, _, data = world
@@ -87,7 +97,10 @@ def test_temperatures_follow_their_nodes_when_these_are_renumbered(world, kind):
 
 
 @pytest.mark.parametrize("method", GRAPH_AWARE)
-def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(world, method):
+def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(
+    world, method, monkeypatch
+):
+    monkeypatch.setattr("graphdrop.inference.calibration.node_temperature.EPOCHS", 20)
     logits, labels, data = world
     few = torch.arange(30)
     torch.manual_seed(1)

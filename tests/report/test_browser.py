@@ -120,6 +120,7 @@ def test_a_click_shows_a_nodes_probabilities_and_neighbours(report, made, canvas
         for probability in run.prediction.probabilities[node].tolist():
             assert f"{100 * probability:.1f} %" in shown
         assert f"entropy {run.prediction.entropy[node]:.2f} nats" in shown
+        assert "90 % set (approximate): " in shown
     neighbours = data.edge_index[1][data.edge_index[0] == node].unique().tolist()
     listed = report.run(
         "[...document.querySelectorAll('#node tbody tr')].map(row => row.innerText.split('\\t'))"

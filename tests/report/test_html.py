@@ -73,6 +73,9 @@ def test_every_node_has_its_prediction(runs):
         stored = unpacked(run["probability"]).reshape(NODES, CLASSES) / 65535
         assert np.abs(stored - one.prediction.probabilities.numpy()).max() <= 0.51 / 65535
         assert (unpacked(run["entropy"]) == one.prediction.entropy.numpy()).all()
+        members = one.prediction.sets(0.9).members
+        assert (unpacked(run["sets"]).reshape(members.shape) == members.numpy()).all()
+        assert run["sets_approximate"]
         assert (unpacked(run["predicted"]) == one.decided.numpy()).all()
     graph = shown["graph"]
     assert (unpacked(graph["label"]) == data.y.numpy()).all()

@@ -57,7 +57,7 @@ def calibrate(
             "each, such as answer of val_mask and y[val_mask], or all of both and mask=val_mask"
         )
     kind = calibrator_for(method, output)
-    if output == "classes" and outputs.shape[2] < 2:
+    if output == "classes" and (outputs.dim() != 3 or outputs.shape[2] < 2):
         raise ValueError(
             f"answer has shape {tuple(outputs.shape[1:])}; it takes [n, classes] with two classes "
             "or more. For a yes or no pass logits [n, 2], of which one column is 0."

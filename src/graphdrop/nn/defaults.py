@@ -48,7 +48,7 @@ class PredictionDefaults:
     """Properties of the graph that the calibrator was fitted on, to detect another graph."""
     reject_by: str | None = None
     """The uncertainty score that was best at finding errors on the validation nodes."""
-    set_nodes: Mapping[str, Any] | None = None
+    set_nodes: Mapping[str, Any] | None = field(default=None, repr=False)
     """The nodes by which prediction sets are calibrated (`graphdrop.inference.origin.SetNodes`)."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphdrop.inference import Calibrator, Predictive, predict
 from graphdrop.inference.calibration import Surroundings, calibrator_for, to_json
 from graphdrop.inference.calibration.surroundings import mean_of
-from graphdrop.inference.origin import SetNodes
+from graphdrop.inference.origin import Origin, SetNodes
 from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
@@ -175,6 +175,7 @@ def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
         votes=joined("votes"),
         expected_entropy=joined("expected_entropy"),
         deviation=joined("deviation"),
+        origin=Origin(),  # that of one half would be wrong for both
     )
 
 

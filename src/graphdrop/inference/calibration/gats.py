@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -73,8 +74,7 @@ class GATS(GraphCalibrator):
         """The temperature of every node of ``surroundings.rows``."""
         if self.train is not None and self.nodes == len(surroundings.logits):
             train = torch.tensor(self.train, device=surroundings.logits.device, dtype=torch.long)
-            logits, edges, rows = surroundings.logits, surroundings.edge_index, surroundings.rows
-            surroundings = Surroundings(logits, edges, rows, train)
+            surroundings = replace(surroundings, train=train)
         return super().temperatures(surroundings)
 
     def as_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -17,8 +18,8 @@ from graphdrop.inference.calibration.temperature import TemperatureScaling
 
 LEARNING_RATE = 0.01
 EPOCHS, PATIENCE = 1000, 100
-HELD_OUT = 3
-"""One in so many calibration nodes is held out to find the number of epochs."""
+FOLDS = 3
+"""Parts of the calibration nodes; each is held out once to find the number of epochs."""
 SEED = 0
 """Of the first weights, of DropOut and of what is held out."""
 SMALLEST, LARGEST = 1e-2, 1e2
@@ -43,9 +44,9 @@ class GraphCalibrator(Calibrator):
     .. math:: p_i = \frac1S \sum_s \mathrm{softmax}(f_{s,i} / T_i), \quad T_i = T\,g_i(\bar f, A)
 
     :math:`T` is that of temperature scaling, and :math:`g_i` is made by a small network from the
-    samples' mean logits of the node and its neighbors. It starts as 1. A third of the calibration
-    nodes finds the number of epochs, by least NLL; the network is then fitted anew on all of them
-    for so many epochs. All of it is deterministic.
+    samples' mean logits of the node and its neighbors. It starts as 1. The
+    number of epochs is that of least NLL in three-fold cross-validation on the calibration nodes;
+    the network is then fitted to all of them for so many epochs. All of it is deterministic.
 
     Args:
         temperature: common to all nodes.
@@ -122,10 +123,8 @@ class GraphCalibrator(Calibrator):
         logits = torch.stack([one.double() for one in samples()]) / common
         classes = logits.shape[2]
         fitting = _Fitting(cls, cls._tempered(surroundings, common), logits, targets)
-        count = len(targets)
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(SEED))
-        held, rest = order[: count // HELD_OUT], order[count // HELD_OUT :]
-        epochs = fitting.epochs_until_best(rest, held) if len(held) else 0
+        order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SEED))
+        epochs = fitting.epochs_until_best(order) if len(targets) >= FOLDS else 0
         network = fitting.trained(order, epochs)
         return cls(common, network.state_dict(), classes)
 
@@ -134,7 +133,7 @@ class GraphCalibrator(Calibrator):
         """With float32 logits around 0, over the common temperature."""
         logits = surroundings.logits.double() / temperature
         logits = (logits - logits.mean(1, keepdim=True)).float()
-        return Surroundings(logits, surroundings.edge_index, surroundings.rows, surroundings.train)
+        return replace(surroundings, logits=logits)
 
     def as_json(self) -> dict[str, Any]:
         """The common temperature and the weights."""
@@ -169,14 +168,18 @@ class _Fitting:
         self.rows = surroundings.rows
         self.read = kind.built(logits.shape[2]).to(logits.device).read(surroundings)
 
-    def epochs_until_best(self, chosen: Tensor, held: Tensor) -> int:
-        """The number of epochs after which held-out nodes have their least NLL; 0 if at once."""
-        network = self._fresh()
-        optimizer, generator = self._optimizer(network)
-        best, at = self._nll(network, held), 0
-        for epoch in range(1, EPOCHS + 1):
-            self._step(network, optimizer, generator, chosen)
-            loss = self._nll(network, held)
+    def epochs_until_best(self, order: Tensor) -> int:
+        """The number of epochs with the least NLL in cross-validation; 0 if none lowers it."""
+        folds = []
+        for number in range(FOLDS):
+            held = torch.arange(len(order)) % FOLDS == number
+            network = self._fresh()
+            folds.append((network, *self._optimizer(network), order[~held], order[held]))
+        best, at = math.inf, 0
+        for epoch in range(EPOCHS + 1):
+            loss = sum(self._nll(network, held) * len(held) for network, _, _, _, held in folds)
+            for network, optimizer, generator, chosen, _ in folds:
+                self._step(network, optimizer, generator, chosen)
             if loss < best:
                 best, at = loss, epoch
             elif epoch - at >= PATIENCE:

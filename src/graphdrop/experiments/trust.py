@@ -127,7 +127,7 @@ def _scores(runs: CellRuns) -> list[tuple[str, ...]]:
         _spread([100.0 * r["test"]["balanced_accuracy"] for r in records], 2),
         _spread([r["test"]["nll"] for r in records], 3),
         _spread([100.0 * r["test"]["ece"] for r in records], 2),
-        (f"{statistics.fmean(100.0 * r['calibration']['ece_floor'] for r in records):.2f}",),
+        _spread([100.0 * r["calibration"]["ece_floor"] for r in records], 2),
         (f"{error:.2f}",),
         (f"{floor:.2f}, {high:.2f}",),
         _spread([100.0 * r["uncalibrated"]["test"]["ece"] for r in records], 2),

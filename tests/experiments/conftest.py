@@ -18,6 +18,7 @@ def tiny_config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Confi
     def config(seed: int = 0, **sections: dict[str, Any]) -> Config:
         small = {
             "seed": seed,
+            "recipe": "paper",
             "data": {"dataset": "synthetic"},
             "model": {"method": "GCN-BBGDC", "layers": 3, "hidden": 4},
             "train": {"epochs": 4, "evaluate_every": 2, "samples": 2},

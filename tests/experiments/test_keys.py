@@ -1,10 +1,16 @@
 """A key changes with everything that can change a result, and with nothing else."""
 
+from typing import Any
+
 import pytest
 
 from graphdrop.config import Config, settle
 from graphdrop.experiments import keys
 from graphdrop.experiments.keys import run_key
+
+
+def paper(asked: dict[str, Any]) -> Config:
+    return settle({"recipe": "paper"} | asked)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,7 @@ from graphdrop.experiments.keys import run_key
     ],
 )
 def test_a_setting_that_can_change_the_result_changes_the_key(changed):
-    assert run_key(settle(changed)) != run_key(Config())
+    assert run_key(paper(changed)) != run_key(paper({}))
 
 
 @pytest.mark.parametrize(
@@ -38,23 +44,23 @@ def test_a_setting_that_can_change_the_result_changes_the_key(changed):
     ],
 )
 def test_a_setting_without_effect_on_the_result_does_not(changed):
-    assert run_key(settle(changed)) == run_key(Config())
+    assert run_key(paper(changed)) == run_key(paper({}))
 
 
 def test_a_default_that_is_spelled_out_is_the_same_run():
-    assert run_key(settle({"model": {"norm": "row", "hidden": 128}})) == run_key(Config())
+    assert run_key(paper({"model": {"norm": "row", "hidden": 128}})) == run_key(paper({}))
 
 
 def test_watching_and_another_algorithm_are_other_runs(monkeypatch):
-    plain = run_key(Config())
-    assert run_key(Config(), watch=True) != plain
+    plain = run_key(paper({}))
+    assert run_key(paper({}), watch=True) != plain
     monkeypatch.setattr(keys, "ALGORITHM", keys.ALGORITHM + 1)
-    assert run_key(Config()) != plain
+    assert run_key(paper({})) != plain
 
 
 def test_a_file_counts_by_its_content(tmp_path):
     path = tmp_path / "graph.npz"
-    config = settle({"data": {"dataset": str(path)}})
+    config = paper({"data": {"dataset": str(path)}})
     found = set()
     for content in (b"one", b"two"):
         path.write_bytes(content)
@@ -63,6 +69,13 @@ def test_a_file_counts_by_its_content(tmp_path):
 
 
 def test_a_setting_that_came_later_leaves_the_keys_of_earlier_runs_alone():
-    assert keys.settled(Config())["objective"].keys().isdisjoint({"agree", "sharpen"})
-    assert "passes" not in keys.settled(Config())["train"]
-    assert "rate_draw" not in keys.settled(Config())["model"]
+    assert keys.settled(paper({}))["objective"].keys().isdisjoint({"agree", "sharpen"})
+    assert "passes" not in keys.settled(paper({}))["train"]
+    assert "rate_draw" not in keys.settled(paper({}))["model"]
+
+
+def test_with_the_recipe_auto_a_default_that_is_given_is_another_run():
+    assert run_key(settle({"model": {"hidden": 128}})) != run_key(Config())
+    assert run_key(settle({"objective": {"agree": 0.0}})) != run_key(Config())
+    assert run_key(settle({"data": {"dataset": "Cora", "root": "/x"}})) == run_key(Config())
+    assert run_key(Config()) != run_key(paper({}))

@@ -81,6 +81,7 @@ if __name__ == "__main__":
     configs = [
         settle({
             "seed": seed,
+            "recipe": "paper",
             "data": {"dataset": "synthetic"},
             "model": {"layers": 2, "hidden": 4},
             "train": {"epochs": 60, "samples": 2},

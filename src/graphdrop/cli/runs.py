@@ -117,7 +117,9 @@ def _opened(run: Path, dataset: str | None) -> Opened:
 def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:
     """Print the scores on each part of the split, and the drop rate of each layer."""
     model = chosen.model
-    title = f"{Path(chosen.data.dataset).stem}, {model.method}, {model.layers} layers"
+    name = model.method.removeprefix("GCN-")
+    named = model.method if model.architecture == "gcn" else f"{model.architecture.upper()}-{name}"
+    title = f"{Path(chosen.data.dataset).stem}, {named}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
     for column in scores["test"].shown():

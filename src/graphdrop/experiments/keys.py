@@ -33,20 +33,28 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
 
 def settled(config: Config) -> dict[str, Any]:
     """All settings of a run but those that have no effect on its result, as plain values."""
-    values = config.model_dump(mode="json")
-    if values.pop("recipe") == "auto":
+    values = _with_effect(config, config.model_dump(mode="json"))
+    if config.recipe == "paper":
+        for section, before in _CAME_LATER.items():
+            for name, value in before.items():
+                if values[section][name] == value:
+                    del values[section][name]
+    return values
+
+
+def _with_effect(config: Config, values: dict[str, Any]) -> dict[str, Any]:
+    """Plain values without settings that cannot change a result; a dataset has one name."""
+    if values.pop("recipe", config.recipe) == "auto":
         values["recipe"] = f"auto {auto.VERSION}"
     for section, names in _WITHOUT_EFFECT.items():
         for name in names:
-            del values[section][name]
-    for section, before in _CAME_LATER.items():
-        for name, value in before.items():
-            if values[section][name] == value:
-                del values[section][name]
-    if source := find_source(config.data.dataset):
-        values["data"]["dataset"] = source.name
-    elif "recipe" in values and Path(config.data.dataset).is_file():
-        values["data"]["dataset"] = Path(config.data.dataset).stem  # its checksum is in the key
+            values.get(section, {}).pop(name, None)
+    dataset = config.data.dataset
+    if source := find_source(dataset):
+        dataset = source.name
+    elif config.recipe == "auto" and Path(dataset).is_file():
+        dataset = Path(dataset).stem  # its checksum is in the key
+    values.setdefault("data", {})["dataset"] = dataset
     return values
 
 
@@ -58,7 +66,10 @@ def run_key(config: Config, *, watch: bool = False) -> str:
     everything = {
         "algorithm": ALGORITHM,
         "data": _checksum(config.data.dataset),
-        "settings": settled(config),
+        # The recipe auto chooses whatever is not given.
+        "settings": settled(config)
+        if config.recipe == "paper"
+        else _with_effect(config, {"seed": config.seed} | config.asked()),
         **({"watch": True} if watch else {}),
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]

@@ -90,7 +90,9 @@ def complete(config: Config) -> Config:
 
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
-    asked = config.model.model_fields_set
-    if "hidden" in asked and config.model.hidden < settings["model"]["blocks"]:
-        settings["model"]["blocks"] = config.model.hidden  # no more blocks than features
+    # No more blocks than features; the messages of PyG's last layer have one per class.
+    own_width = "hidden" in config.model.model_fields_set
+    width = config.model.hidden if own_width else settings["model"]["hidden"]
+    limit = width if config.model.architecture == "gcn" else min(width, traits.classes)
+    settings["model"]["blocks"] = min(settings["model"]["blocks"], limit)
     return {n: section for n, section in settings.items() if not (own and n == "model")}

@@ -69,8 +69,8 @@ def predict(
 
     Writes for each node its class, the probability of every class, the entropy of the prediction
     and the mutual information between prediction and network, in nats. Judge how far to trust a
-    node by the entropy: with the default settings the mutual information is highest where the
-    network is right. The last column has the classes, with spaces between them, of a set that
+    node by its probability or the entropy, which find errors better than the mutual information
+    does. The last column has the classes, with spaces between them, of a set that
     should hold the true class 90 % of the time.
     """
     from graphdrop.inference import predict as infer  # noqa: PLC0415

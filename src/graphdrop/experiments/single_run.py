@@ -86,6 +86,8 @@ def run_config(
 def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool) -> dict[str, Any]:
     trainer = Trainer(config, dataset, progress=Silent(), callbacks=[follower])
     found = _fitted(trainer)
+    if config.recipe == "auto":
+        found["config"] = settled(trainer.config)  # with what was chosen for the graph
     if blind:
         scored = part_scores(trainer, config, "validation")
         if len(trainer.rows["validation"]) > 1:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphdrop.experiments.measures import BINS
+from graphdrop.experiments.measures import BINS, COVERAGES
 from graphdrop.experiments.rendering import Rendering
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
@@ -41,7 +41,6 @@ def calibration_record(trainer: Trainer, result: Result) -> dict[str, Any]:
         trainer.predict(trainer.rows[part]).probabilities for part in ("test", "calibration")
     )
     return {
-        "chosen": trainer.config.model_dump(mode="json"),
         "calibration": dict(result.calibration),
         "uncalibrated": {part: dict(scores) for part, scores in result.uncalibrated.items()},
         "warnings": list(result.warnings),
@@ -112,7 +111,10 @@ def trust(found: TargetRuns) -> Rendering:
     title = f"{found.title}: differences with the same seeds and splits"
     names = ("accuracy (points)", "NLL", "balanced accuracy (points)")
     tables[f"{found.target}-difference"] = Table(title, names, differences, found.note())
-    return Rendering(tables, {found.target: _picture(shown)} if shown else {})
+    if not shown:
+        return Rendering(tables)
+    pictures = {found.target: _reliability(shown), f"{found.target}-refusal": _refusal(shown)}
+    return Rendering(tables, pictures)
 
 
 def _graph(runs: CellRuns) -> str:
@@ -171,8 +173,24 @@ def _interval(values: Sequence[float], digits: int) -> tuple[str, ...]:
     )
 
 
-def _picture(shown: Sequence[CellRuns]) -> Any:
-    """Reliability of the first method on every graph, its runs pooled."""
+def _refusal(shown: Sequence[CellRuns]) -> Any:
+    """The error rate of the answers that are kept, by their share, a panel per graph."""
+    coverages = [(k + 1) / COVERAGES for k in range(COVERAGES)]
+    panels: dict[str, list[Curve]] = {}
+    for runs in shown:
+        courses = [record["curves"]["risk"] for record in runs.records]
+        panels.setdefault(_graph(runs), []).append(Curve(runs.cell.row, coverages, courses))
+    return draw_figure(
+        [
+            Panel(f"Refusal, {graph}", "share answered", "error rate", curves)
+            for graph, curves in panels.items()
+        ],
+        columns=3,
+    )
+
+
+def _reliability(shown: Sequence[CellRuns]) -> Any:
+    """Reliability of the first method on every graph."""
     first = shown[0].cell.row
     middles = [(k + 0.5) / BINS for k in range(BINS)]
     panels = []

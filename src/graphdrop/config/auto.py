@@ -49,9 +49,10 @@ LABELLED_EDGES = 50
 HOMOPHILOUS = 0.4
 """From this adjusted homophily on, neighbours are averaged without linear residuals."""
 
-Way = Literal["smooth", "plain", "skip"]
+Way = Literal["smooth", "plain", "skip", "strong-skip"]
 """How neighbours are used: averaged, with the consistency loss on all nodes; averaged; or with
-linear residual connections and normalization layers, so that a layer can do without them."""
+linear residual connections and normalization layers, so that a layer can do without them, with
+little or with strong regularization."""
 
 SHARED: Settings = {
     "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
@@ -59,6 +60,8 @@ SHARED: Settings = {
     "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
     "predict": {"calibration": "temperature", "decision": "mean"},
 }
+
+SKIP = {"layers": 4, "residual": "linear", "norm_layer": "layer", "jumping": "last"}
 
 WAYS: dict[Way, Settings] = {
     "smooth": {
@@ -72,14 +75,13 @@ WAYS: dict[Way, Settings] = {
         "train": {"epochs": 600, "patience": 100},
     },
     "skip": {
-        "model": {
-            "layers": 4,
-            "dropout": 0.2,
-            "residual": "linear",
-            "norm_layer": "layer",
-            "jumping": "last",
-        },
+        "model": {**SKIP, "dropout": 0.2},
         "objective": {"l2": 0.0},
+        "train": {"epochs": 400, "patience": 100},
+    },
+    "strong-skip": {
+        "model": {**SKIP, "dropout": 0.5},
+        "objective": {"l2": 5e-4, "l2_layers": "all"},
         "train": {"epochs": 400, "patience": 100},
     },
 }
@@ -121,7 +123,9 @@ def ways(traits: GraphTraits) -> tuple[Way, ...]:
     """The ways that suit a graph; if there are several, validation nodes decide."""
     if traits.homophilous:
         return ("smooth",)
-    return ("smooth", "plain", "skip") if traits.homophilous is None else ("plain", "skip")
+    if traits.homophilous is None:
+        return ("smooth", "plain", "skip")
+    return ("plain", "skip", "strong-skip")
 
 
 def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> Settings:
@@ -158,7 +162,9 @@ def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
     uses = {
         "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
         "plain": "neighbors are averaged",
-        "skip": "4 layers with residual connections, layer normalization and jumping knowledge",
+        "skip": "residual connections, layer normalization and jumping knowledge",
+        "strong-skip": "residual connections, layer normalization, jumping knowledge and strong "
+        "regularization",
     }[way]
     decided = ", decided on validation nodes" if tried else ""
     return f"Recipe auto: {features}.\n{why.capitalize()}: {uses}{decided}."

@@ -49,6 +49,10 @@ class RunEvidence:
     """The 90 % set of every node; `None` for a run that carries no calibration nodes."""
     scores: Scores
     """The scores on the test nodes."""
+    uncalibrated: Scores | None
+    """The same without the calibrator; `None` for a run that has none."""
+    floor: float | None
+    """The calibration error that chance alone gives on these test nodes, if it was simulated."""
     drop_rates: Numbers
     training: dict[str, Any]
     reliability: dict[str, Numbers]
@@ -82,15 +86,11 @@ def collect(
     decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
-    part = Predictive(
-        probabilities,
-        prediction.votes[test],
-        prediction.expected_entropy[test],
-        prediction.deviation[test],
-        prediction.samples,
-        decision=prediction.decision,
-    )
-    scores = evaluation.score(part, labels, config)
+    scores = evaluation.score(_of_rows(prediction, test), labels, config)
+    uncalibrated = None
+    if prediction.calibrated:
+        raw = predict(model, data, rows=test, calibrator=None)
+        uncalibrated = evaluation.score(raw, labels, config)
     bins = metrics.reliability(probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()
@@ -102,6 +102,8 @@ def collect(
         decided=decided,
         sets=None if prediction.origin.set_nodes is None else prediction.sets(0.9),
         scores=scores,
+        uncalibrated=uncalibrated,
+        floor=result.calibration.get("ece_floor"),
         drop_rates=list(sampled(model).drop_rates().values()),
         training=_course(folder),
         reliability={name: plain(values) for name, values in bins._asdict().items()},
@@ -113,6 +115,17 @@ def collect(
         versions=about.versions,
         data_files=result.data.files,
         seconds=result.seconds,
+    )
+
+
+def _of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
+    return Predictive(
+        prediction.probabilities[rows],
+        prediction.votes[rows],
+        prediction.expected_entropy[rows],
+        prediction.deviation[rows],
+        prediction.samples,
+        decision=prediction.decision,
     )
 
 

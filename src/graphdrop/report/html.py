@@ -56,7 +56,7 @@ def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
         "command": command,
         "dataset": _dataset(runs[0], data, name),
         "graph": _graph(data),
-        "metrics": _metrics(),
+        "metrics": _metrics(runs),
         "differences": _differences(runs),
         "runs": [_run(run, label) for run, label in zip(runs, names, strict=True)],
     }
@@ -116,8 +116,8 @@ def _fractions(values: Tensor) -> dict[str, str]:
     return packed((values.double() * LARGEST).round().clamp(0, LARGEST), "uint16")
 
 
-def _metrics() -> list[dict[str, Any]]:
-    """The columns of the summary, as the registry of metrics has them."""
+def _metrics(runs: Sequence[RunEvidence]) -> list[dict[str, Any]]:
+    """The columns of the summary: the metrics of the registry that every run has."""
     return [
         {
             "name": metric.name,
@@ -126,7 +126,7 @@ def _metrics() -> list[dict[str, Any]]:
             "higher_is_better": metric.higher_is_better,
         }
         for metric in METRICS["classes"]
-        if metric.shown
+        if metric.shown and all(metric.name in run.scores for run in runs)
     ]
 
 
@@ -189,6 +189,8 @@ def _run(run: RunEvidence, name: str) -> dict[str, Any]:
         "pavpu_threshold": config.predict.pavpu_threshold,
         "pavpu_axis": config.predict.pavpu_axis,
         "scores": run.scores,
+        "uncalibrated": run.uncalibrated,
+        "floor": run.floor,
         "drop_rates": run.drop_rates,
         "selected_epoch": run.selected_epoch,
         "seconds": run.seconds,

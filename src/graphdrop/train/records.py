@@ -54,6 +54,7 @@ class ResultNote(_Typed):
 
     seconds: float | None = None
     data: DataNote = DataNote()
+    calibration: dict[str, Any] = {}
 
 
 class SelectionNote(_Typed):

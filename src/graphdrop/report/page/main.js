@@ -4,6 +4,11 @@ const COLUMNS = [
   ...report.metrics.map((metric) => [
     `${metric.title} ${metric.higher_is_better ? "↑" : "↓"}`, (run) => run.scores[metric.name], metric.percent ? percent : number, metric.higher_is_better ? 1 : -1,
   ]),
+  ...(runs.some((run) => run.uncalibrated) ? [
+    ["ECE, uncalibrated", (run) => run.uncalibrated?.ece ?? null, percent, 0],
+    ["NLL, uncalibrated", (run) => run.uncalibrated?.nll ?? null, number, 0],
+    ["ECE by chance alone", (run) => run.floor, percent, 0],
+  ] : []),
   ["seconds", (run) => run.seconds, (value) => number(value, 0), 0],
 ];
 
@@ -28,7 +33,7 @@ function summary() {
     make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", { class: "left" }, run.method),
       ...COLUMNS.map(([, , text], c) => make("td", { class: values[c][k] === best[c] ? "best" : null }, text(values[c][k]))),
       make("td", {}, rateCells(run, k))))));
-  const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.decision}`);
+  const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.uncalibrated ? "the mean, calibrated on the validation nodes" : run.decision}`);
   const certain = (run) => `certain up to ${run.pavpu_threshold} as a ${run.pavpu_axis.replaceAll("-", " ")} entropy`;
   byId("summary-note").textContent = runs.map((run) => `${run.name}: ${how(run)}; PAvPU ${certain(run)}.`).join(" ") + " One run of each; differences between runs of one seed are no evidence that one method is better.";
   if (!report.differences.length) return;

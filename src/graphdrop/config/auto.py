@@ -49,10 +49,9 @@ LABELLED_EDGES = 50
 HOMOPHILOUS = 0.4
 """From this adjusted homophily on, neighbours are averaged without linear residuals."""
 
-Way = Literal["smooth", "plain", "skip", "strong-skip"]
+Way = Literal["smooth", "plain", "skip"]
 """How neighbours are used: averaged, with the consistency loss on all nodes; averaged; or with
-linear residual connections and normalization layers, so that a layer can do without them, with
-little or with strong regularization."""
+linear residual connections and normalization layers, so that a layer can do without them."""
 
 SHARED: Settings = {
     "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
@@ -60,8 +59,6 @@ SHARED: Settings = {
     "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
     "predict": {"calibration": "temperature", "decision": "mean"},
 }
-
-SKIP = {"layers": 4, "residual": "linear", "norm_layer": "layer", "jumping": "last"}
 
 WAYS: dict[Way, Settings] = {
     "smooth": {
@@ -75,13 +72,14 @@ WAYS: dict[Way, Settings] = {
         "train": {"epochs": 600, "patience": 100},
     },
     "skip": {
-        "model": {**SKIP, "dropout": 0.2},
+        "model": {
+            "layers": 4,
+            "dropout": 0.2,
+            "residual": "linear",
+            "norm_layer": "layer",
+            "jumping": "last",
+        },
         "objective": {"l2": 0.0},
-        "train": {"epochs": 400, "patience": 100},
-    },
-    "strong-skip": {
-        "model": {**SKIP, "dropout": 0.5},
-        "objective": {"l2": 5e-4, "l2_layers": "all"},
         "train": {"epochs": 400, "patience": 100},
     },
 }
@@ -125,7 +123,7 @@ def ways(traits: GraphTraits) -> tuple[Way, ...]:
         return ("smooth",)
     if traits.homophilous is None:
         return ("smooth", "plain", "skip")
-    return ("plain", "skip", "strong-skip")
+    return ("plain", "skip")
 
 
 def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> Settings:
@@ -163,8 +161,6 @@ def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
         "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
         "plain": "neighbors are averaged",
         "skip": "residual connections, layer normalization and jumping knowledge",
-        "strong-skip": "residual connections, layer normalization, jumping knowledge and strong "
-        "regularization",
     }[way]
     decided = ", decided on validation nodes" if tried else ""
     return f"Recipe auto: {features}.\n{why.capitalize()}: {uses}{decided}."

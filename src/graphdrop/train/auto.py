@@ -11,7 +11,7 @@ from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
 from graphdrop.train.progress import Silent
 
-TRIAL_EPOCHS = 120
+TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
 
 OTHER_TARGETS: Settings = {

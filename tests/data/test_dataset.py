@@ -206,8 +206,9 @@ def test_a_directory_in_place_of_a_file_is_refused(tmp_path):
 )
 def test_a_graph_too_small_for_the_usual_split_says_what_to_do(nodes, message):
     with pytest.raises(ValueError, match=message):
-        load_dataset(ring(nodes))
-    assert load_dataset(ring(nodes), split="random-fractions").split.sizes.train == 0.6 * nodes
+        load_dataset(ring(nodes), split="random-per-class")
+    for split in ("random-fractions", "public"):  # nobody asked for the usual draw
+        assert load_dataset(ring(nodes), split=split).split.sizes.train == 0.6 * nodes
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ MEANING = {
 
 def settings_of(method: str, **changes) -> ModelSettings:
     sizes = {"hidden": 6, "layers": 3}
-    return settle({"model": {"method": method, **sizes, **changes}}).model
+    return settle({"recipe": "paper", "model": {"method": method, **sizes, **changes}}).model
 
 
 def build(method: str, seed: int = 0, **changes):

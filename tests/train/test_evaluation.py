@@ -3,6 +3,7 @@
 import copy
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -146,7 +147,7 @@ def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monk
     assert "error rate 0.6667" in repr(Result(scores, scores, [], 1, 1, 0.0))
     show_scores(config, {"test": scores}, [])
     assert re.search(r"error rate.*0\.6667", capsys.readouterr().out, re.DOTALL)
-    assert _metrics()[-1]["title"] == "error rate"
+    assert _metrics([SimpleNamespace(scores=scores)])[-1]["title"] == "error rate"
     assert list(metric_columns("error")) == ["error rate (%)"]
 
 

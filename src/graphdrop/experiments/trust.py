@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphdrop.experiments.measures import BINS, COVERAGES
-from graphdrop.experiments.rendering import Rendering
+from graphdrop.experiments.rendering import Rendering, limits_of
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.metrics import apply_temperature, reliability
@@ -182,7 +182,13 @@ def _refusal(shown: Sequence[CellRuns]) -> Any:
         panels.setdefault(_graph(runs), []).append(Curve(runs.cell.row, coverages, courses))
     return draw_figure(
         [
-            Panel(f"Refusal, {graph}", "share answered", "error rate", curves)
+            Panel(
+                f"Refusal, {graph}",
+                "share answered",
+                "error rate",
+                curves,
+                y_limits=limits_of(curves, 1),
+            )
             for graph, curves in panels.items()
         ],
         columns=3,

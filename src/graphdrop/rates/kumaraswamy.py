@@ -84,6 +84,8 @@ class _LogitOfOne(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, log_u: float) -> Tensor:
         a_value, b_value = a.item(), b.item()
+        if not b_value > 0.0:
+            raise FloatingPointError("the parameter b of a rate's posterior has become 0")
         t = -log_u / b_value
         if t > _LARGE:
             x = math.exp(-t)

@@ -66,8 +66,7 @@ def watched(trainer: Trainer) -> Iterator[None]:
             check_tensors(trainer, trainer.model.state_dict())
         except DivergedError as cause:
             raise cause from error
-        if isinstance(error, ZeroDivisionError | OverflowError) and trainer.epoch:
-            # A rate's parameter left the range of floats: 1 / 0 is not finite either.
+        if isinstance(error, FloatingPointError):
             raise diverged(trainer, f"{error}", WHAT_TO_TRY["kl"]) from error
         raise
 

@@ -20,6 +20,12 @@ from graphdrop.train.tuning import tune
 SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
 
 
+class Noting(Silent):
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__()
+        self.note = notes.append
+
+
 def graph(seed: int = 0) -> Data:
     return synthetic_graph(150, 3, num_features=30, words_per_node=6.0, seed=seed).data
 
@@ -30,7 +36,7 @@ def own(data: Data, **sections: dict) -> Config:
 
 def chosen(config: Config, data: Data) -> Config:
     dataset = load_dataset(data, split="random-fractions")
-    return auto.chosen(config, dataset, None, lambda _: None)
+    return auto.chosen(config, dataset, None, Silent())
 
 
 def test_the_choice_is_the_same_after_the_nodes_are_permuted():
@@ -84,7 +90,7 @@ def test_what_is_given_wins_and_the_method_stays():
     assert result.model.dropout == 0.25
     assert result.train.epochs == 4
     assert auto.is_complete(result)
-    assert auto.chosen(result, load_dataset(graph()), None, print) is result
+    assert auto.chosen(result, load_dataset(graph()), None, Silent()) is result
 
 
 def test_every_method_gets_settings_that_build_a_network():
@@ -103,12 +109,12 @@ def test_validation_nodes_decide_where_homophily_is_unknown(monkeypatch):
     assert len(ways(unknown)) == 3
     monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
     monkeypatch.setattr(
-        auto, "trial_nll", lambda config, _: 0.0 if config.model.norm_layer == "layer" else 1.0
+        auto, "trial_nll", lambda config, *_: 0.0 if config.model.norm_layer == "layer" else 1.0
     )
     said = []
-    result = auto.chosen(own(graph()), dataset, None, said.append)
+    result = auto.chosen(own(graph()), dataset, None, Noting(said))
     assert result.model.norm_layer == "layer"
-    assert "decided on validation" in said[1]
+    assert "decided on validation" in said[-1]
 
 
 def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path):
@@ -176,7 +182,7 @@ def test_a_small_graph_is_divided_by_fractions_with_a_note():
     data = graph()
     dataset = load_dataset(data)
     assert dataset.split.name == "random-fractions"
-    auto.chosen(Config(**SHORT), dataset, None, said.append)
+    auto.chosen(Config(**SHORT), dataset, None, Noting(said))
     assert "too small" in said[0]
     with pytest.raises(ValueError, match="random-fractions"):
         load_dataset(data, split="random-per-class")

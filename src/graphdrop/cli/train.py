@@ -195,9 +195,10 @@ def _completed(chosen: Config) -> Config:
         return chosen
     from graphdrop.train import auto  # noqa: PLC0415
     from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
+    from graphdrop.train.progress import Progress  # noqa: PLC0415
 
     chosen, dataset = dataset_for(chosen, None)
-    return auto.chosen(chosen, dataset, None, lambda text: print(text, file=sys.stderr))
+    return auto.chosen(chosen, dataset, None, Progress())
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:

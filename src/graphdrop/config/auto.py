@@ -146,6 +146,13 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
     return merged(*chosen)
 
 
+DESCRIPTIONS: dict[Way, str] = {
+    "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
+    "plain": "neighbors are averaged",
+    "skip": "residual connections, layer normalization and jumping knowledge",
+}
+
+
 def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
     """Two lines: what was chosen, and why."""
     features = {
@@ -157,10 +164,6 @@ def explain(traits: GraphTraits, way: Way, *, tried: bool) -> str:
         why = f"only {traits.labelled_edges} edges have two labelled ends, too few for homophily"
     else:
         why = f"adjusted homophily is {traits.homophily:.2f} ({traits.labelled_edges} edges)"
-    uses = {
-        "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
-        "plain": "neighbors are averaged",
-        "skip": "residual connections, layer normalization and jumping knowledge",
-    }[way]
+    uses = DESCRIPTIONS[way]
     decided = ", decided on validation nodes" if tried else ""
     return f"Recipe auto: {features}.\n{why.capitalize()}: {uses}{decided}."

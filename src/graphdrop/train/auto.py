@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from graphdrop.config import Config
-from graphdrop.config.auto import GraphTraits, Way, choose, explain, ways
+from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, ways
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
-from graphdrop.train.progress import Silent
+from graphdrop.train.progress import Progress
+from graphdrop.train.result import DivergedError
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -31,7 +30,7 @@ def chosen(
     config: Config,
     dataset: Dataset,
     stored: Config | None,
-    say: Callable[[str], None],
+    progress: Progress,
     *,
     own: bool = False,
 ) -> Config:
@@ -41,8 +40,9 @@ def chosen(
         config: with ``recipe = "auto"``; any other is returned as it is.
         dataset: the graph and its split. Labels of test nodes are not read.
         stored: the settings of the run that is to go on, which has chosen already.
-        say: takes two lines on what was chosen.
-        own: whether the model is the user's; settings of a model are then left alone.
+        progress: shows trials, where validation nodes decide, and two lines on what was chosen.
+        own: whether the model is the user's; settings of a model and the features it takes are
+            then left alone, and nothing is tried.
     """
     if config.recipe != "auto" or is_complete(config):
         return config
@@ -52,27 +52,34 @@ def chosen(
     if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
         return complete(Config(**merged(OTHER_TARGETS, asked)))
     if dataset.split.name == "random-fractions" != config.data.split:
-        say(SMALL.format(*dataset.split.sizes))
+        progress.note(SMALL.format(*dataset.split.sizes))
     traits = traits_of(dataset)
+    candidates = ways(traits)[:1] if own else ways(traits)
     settings = {
-        way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in ways(traits)
+        way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in candidates
     }
-    best, tried = next(iter(settings)), len(settings) > 1
-    if tried:
-        best = min(settings, key=lambda way: trial_nll(settings[way], dataset))
+    tried = len(settings) > 1
+    scores = dict.fromkeys(settings, 0.0)
+    for number, way in enumerate(settings if tried else (), 1):
+        progress.note(f"Trial {number} of {len(settings)}: {DESCRIPTIONS[way]} ...")
+        scores[way] = trial_nll(settings[way], dataset, progress)
+    best = min(scores, key=lambda way: scores[way])
     for line in explain(traits, best, tried=tried).splitlines():
-        say(line)
+        progress.note(line)
     return complete(settings[best])
 
 
-def trial_nll(config: Config, dataset: Dataset) -> float:
-    """The validation NLL of a short training, at the best temperature."""
+def trial_nll(config: Config, dataset: Dataset, progress: Progress) -> float:
+    """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
     from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
 
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
     train = config.train.model_copy(update={"epochs": epochs, "select": "calibrated-nll"})
     trial = complete(config.model_copy(update={"train": train}))
-    return Trainer(trial, dataset, progress=Silent()).select().nll
+    try:
+        return Trainer(trial, dataset, progress=progress).select().nll
+    except DivergedError:
+        return float("inf")
 
 
 def is_complete(config: Config) -> bool:
@@ -95,4 +102,4 @@ def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Set
     width = config.model.hidden if own_width else settings["model"]["hidden"]
     limit = width if config.model.architecture == "gcn" else min(width, traits.classes)
     settings["model"]["blocks"] = min(settings["model"]["blocks"], limit)
-    return {n: section for n, section in settings.items() if not (own and n == "model")}
+    return {n: part for n, part in settings.items() if not (own and n in ("model", "data"))}

@@ -98,7 +98,7 @@ class Trainer:
         config, dataset = inputs.dataset_for(config, data, task)
         self.progress = progress or Progress()
         stored = folder.opened(run_folder, resume=resume)
-        config = auto.chosen(config, dataset, stored, self.progress.note, own=model is not None)
+        config = auto.chosen(config, dataset, stored, self.progress, own=model is not None)
         self.config, self.dataset = config, dataset
         self.fingerprint = provenance.fingerprint(dataset.data)
         self.data = dataset.data if device is None else dataset.data.to(device)

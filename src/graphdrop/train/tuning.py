@@ -57,7 +57,7 @@ def tune(
     if trials < 1:
         raise ValueError(f"trials is {trials}: give 1 or more")
     asked = config.asked()
-    base = auto.chosen(config, dataset, None, say)
+    base = auto.chosen(config, dataset, None, Silent())
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
     best, least = base, float("inf")

@@ -104,6 +104,10 @@ FEATURES: dict[FeatureKind, Settings] = {
     "unscaled": {"data": {"features": "standardize"}},
 }
 
+FEW_FEATURES = 64
+"""With fewer features a node cannot do without half of them."""
+LESS_DROPOUT: Settings = {"model": {"dropout": 0.2}}
+
 DROPS_FEATURES = (Method.GCN, Method.GCN_DO)
 """Methods that sample no connections."""
 FIXED_RATES = (Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS, Method.GCN_GDC)
@@ -129,6 +133,8 @@ def ways(traits: GraphTraits) -> tuple[Way, ...]:
 def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> Settings:
     """All settings that are not the user's, for a method on a graph in one way."""
     chosen = [SHARED, FEATURES[traits.feature_kind], WAYS[way]]
+    if traits.features < FEW_FEATURES:
+        chosen.append(LESS_DROPOUT)
     if method in FIXED_RATES:
         chosen.append(FIXED)
     elif method not in DROPS_FEATURES:

@@ -63,9 +63,8 @@ def test_a_pair_trains_resumes_is_kept_and_predicts(architecture, method, tmp_pa
     answer = predict(kept, DATA.data).probabilities
     assert torch.equal(answer, predict(whole.model, DATA.data).probabilities)
     assert torch.allclose(answer.sum(1), torch.ones(30))
-    if method == Method.GCN_BBGDC:
-        (evidence,), _ = gather([run], DATA)
-        assert torch.equal(evidence.prediction.probabilities, answer)
+    (evidence,), _ = gather([run], DATA)
+    assert torch.equal(evidence.prediction.probabilities, answer)
 
 
 @pytest.mark.parametrize(("architecture", "method"), REFUSED)

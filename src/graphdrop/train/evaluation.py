@@ -177,34 +177,28 @@ def _aurc(prediction: Predictive, labels: Tensor, _: Config) -> float:
     return float(aurc(prediction.probabilities, labels, predictions=prediction.predicted))
 
 
+def _share(
+    name: str,
+    title: str,
+    compute: Callable[[Any, Tensor, Config], float | None],
+    *,
+    shown: bool = True,
+) -> ScoreMetric:
+    """A metric that is a share of nodes: higher is better, and tables show it in percent."""
+    return ScoreMetric(
+        name, title, compute, higher_is_better=True, percent=True, digits=2, shown=shown
+    )
+
+
 METRICS: dict[Output, list[ScoreMetric]] = {
     "classes": [
         # The accuracy of the decision that the settings name: the majority vote or the mean.
-        ScoreMetric(
-            "accuracy",
-            "accuracy",
-            lambda p, y, _: accuracy(p.predicted, y),
-            higher_is_better=True,
-            percent=True,
-            digits=2,
+        _share("accuracy", "accuracy", lambda p, y, _: accuracy(p.predicted, y)),
+        _share(
+            "accuracy_vote", "accuracy by vote", lambda p, y, _: accuracy(p.vote, y), shown=False
         ),
-        ScoreMetric(
-            "accuracy_vote",
-            "accuracy by vote",
-            lambda p, y, _: accuracy(p.vote, y),
-            higher_is_better=True,
-            percent=True,
-            digits=2,
-            shown=False,
-        ),
-        ScoreMetric(
-            "accuracy_mean",
-            "accuracy by mean",
-            lambda p, y, _: accuracy(p.classes, y),
-            higher_is_better=True,
-            percent=True,
-            digits=2,
-            shown=False,
+        _share(
+            "accuracy_mean", "accuracy by mean", lambda p, y, _: accuracy(p.classes, y), shown=False
         ),
         ScoreMetric("nll", "NLL", lambda p, y, _: float(nll(p.probabilities, y))),
         ScoreMetric(
@@ -214,7 +208,7 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             percent=True,
             digits=2,
         ),
-        ScoreMetric("pavpu", "PAvPU", _pavpu, higher_is_better=True, percent=True, digits=2),
+        _share("pavpu", "PAvPU", _pavpu),
         ScoreMetric(
             "brier",
             "Brier score",
@@ -222,13 +216,10 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             shown=False,
         ),
         ScoreMetric("aurc", "AURC", _aurc, digits=4),
-        ScoreMetric(
+        _share(
             "balanced_accuracy",
             "balanced accuracy",
             lambda p, y, _: float(per_class_recall(p.predicted, y).mean()),
-            higher_is_better=True,
-            percent=True,
-            digits=2,
         ),
         ScoreMetric(
             "macro_f1", "macro F1", lambda p, y, _: macro_f1(p.predicted, y), higher_is_better=True
@@ -250,14 +241,7 @@ METRICS: dict[Output, list[ScoreMetric]] = {
         ),
     ],
     "labels": [
-        ScoreMetric(
-            "accuracy",
-            "accuracy",
-            lambda p, y, _: label_accuracy(p, y),
-            higher_is_better=True,
-            percent=True,
-            digits=2,
-        ),
+        _share("accuracy", "accuracy", lambda p, y, _: label_accuracy(p, y)),
         ScoreMetric("f1", "F1", lambda p, y, _: micro_f1(p, y), higher_is_better=True),
         ScoreMetric("nll", "NLL", lambda p, y, _: label_nll(p, y)),
     ],

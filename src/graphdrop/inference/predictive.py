@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
@@ -29,6 +30,7 @@ from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
 from graphdrop.inference.shift import is_known_graph, warn_of_shift
 from graphdrop.nn.defaults import Masks, PredictionDefaults
+from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.samplers import KEEP_ALL, Draw
 
@@ -63,6 +65,9 @@ class Options(TypedDict, total=False):
     rows: Tensor | None
     intervals: bool
     decode: Decoder | None
+    layerwise: bool
+    batch_size: int | None
+    folder: str | Path | None
 
 
 @overload
@@ -109,6 +114,9 @@ def predict(
     rows: Tensor | None = None,
     intervals: bool = False,
     decode: Decoder | None = None,
+    layerwise: bool = False,
+    batch_size: int | None = None,
+    folder: str | Path | None = None,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
     """Monte Carlo prediction: the mean over sampled networks, with its uncertainty.
 
@@ -137,6 +145,12 @@ def predict(
             per entry).
         decode: maps the output of a sample to what ``output`` names, for example node embeddings
             to logits of links.
+        layerwise: compute every layer for all nodes, in batches of rows, before the next layer:
+            the same prediction in a fraction of the memory, for graphs that do not fit a full
+            batch. ``x`` may be memory-mapped and is never copied whole.
+        batch_size: with ``layerwise``, the number of rows that are computed at once.
+        folder: with ``layerwise``, a folder for hidden states in memory-mapped files, deleted at
+            the end; by default they are in memory.
 
     Returns:
         ``Predictive``, ``LabelPredictive`` or ``GaussianPredictive``, by ``output``.
@@ -162,8 +176,12 @@ def predict(
     engine = sampled(model)
     settings = settled(engine, samples, seed, masks, temperature)
     batches = _batches(data, rows)
+    walk = _layerwise(layerwise, batch_size, folder, data)
 
     def streams(rows: Tensor | None) -> list[Iterator[Tensor]]:
+        if walk is not None:
+            draws = draws_of(settings, PREDICTION_STEP)
+            return [layerwise_samples(engine, data, draws, rows, walk, settings=settings)]
         return [
             engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + at), rows)
             for at, batch in enumerate(batches)
@@ -288,6 +306,26 @@ def draws_of(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
         temperature = settings.temperature if settings.masks == "relaxed" else None
         draw = Draw(settings.seed, step, temperature=temperature, dropout=settings.dropout)
         yield from (replace(draw, sample=sample) for sample in range(settings.samples))
+
+
+def _layerwise(
+    layerwise: bool, batch_size: int | None, folder: str | Path | None, data: object
+) -> Layerwise | None:
+    """The options of a layer-wise prediction; None for a full batch."""
+    if not layerwise:
+        for name, value in (("batch_size", batch_size), ("folder", folder)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} is {value!r}, which belongs to a layer-wise prediction: add "
+                    "layerwise=True"
+                )
+        return None
+    if isinstance(data, DataLoader):
+        raise ValueError(
+            "data is a DataLoader, and layerwise=True takes one graph: give the Data itself, or "
+            "leave layerwise out"
+        )
+    return Layerwise(batch_size, folder)
 
 
 def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
-from graphdrop.graph import CSR, Graph, Normalization
+from graphdrop.graph import CSR, Graph, Normalization, row_window
 from graphdrop.kernels import cpu, reference, tabled
 
 
@@ -101,6 +101,11 @@ def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
             f"x has shape {tuple(x.shape)}; it takes shape [{graph.num_columns}, features], a row "
             "for each source of the graph."
         )
+    if x.requires_grad and graph.t_edge.shape[0] != graph.num_entries:
+        raise ValueError(
+            "x requires a gradient, and graph is a window without a transpose: use Graph.rows, or "
+            "torch.no_grad()"
+        )
     if not x.is_floating_point():
         raise TypeError(f"x has dtype {x.dtype}; it takes a floating-point tensor.")
     if x.device != graph.value.device:
@@ -149,7 +154,13 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
             "field: with one keep_logit per edge, aggregate over the whole graph"
         )
     total = degree(part)
-    source_total = total if part is sources else degree(sources)
+    if graph.parent is not None and graph.src_ids is None:
+        # a window: all windows of a graph read the degrees of all its nodes
+        source_total = graph.parent.derived(
+            ("masked degrees", name, _form(mask, blocks)), lambda: degree(sources)
+        )
+    else:
+        source_total = total if part is sources else degree(sources)
     scaled = _times(x, _power(source_total, -0.5))
     out = _times(_sum(part, scaled, mask, backend), _power(total, -0.5))
     if kind is Normalization.PAPER:
@@ -177,6 +188,13 @@ def _power(total: Tensor, exponent: float) -> Tensor:
     return torch.where(empty, 0.0, torch.where(empty, 1.0, total) ** exponent)
 
 
+def _form(mask: Mask, blocks: int) -> tuple[object, ...]:
+    """What the draws of a mask with one keep logit depend on."""
+    logit, key = float(mask.keep_logit), tuple(mask.key.tolist())
+    options = mask.kind, mask.sharing, mask.symmetric, mask.antithetic, mask.temperature
+    return (*options, logit, key, blocks, id(mask.table))
+
+
 def _variant(graph: Graph, name: str) -> Graph:
     """The same edges with raw weights: all of them, those ``between`` nodes, or the ``loops``."""
 
@@ -192,8 +210,10 @@ def _variant(graph: Graph, name: str) -> Graph:
 def _source_rows(graph: Graph, name: str) -> Graph:
     """The part whose rows are the columns of ``graph``, each with all of its edges."""
     parent, columns = graph.parent, graph.src_ids
-    if parent is None or columns is None:
+    if parent is None:
         return _variant(graph, name)
+    if columns is None:
+        return _variant(row_window(parent, (0, parent.num_dst)), name)
     return graph.derived(
         ("raw weights of sources", name), lambda: _variant(parent, name).rows(columns.long())
     )

@@ -58,7 +58,7 @@ class PredictionDefaults:
         if self.features == "stored" or x is None:
             return data
         data = copy.copy(data)
-        data.x = self._prepared.get(lambda: self._transformed(x), x, extra="features")
+        data.x = self._prepared.get(lambda: self.transformed(x), x, extra="features")
         return data
 
     def fitted(self, x: Tensor, train: Tensor) -> Self:
@@ -68,7 +68,8 @@ class PredictionDefaults:
         mean, deviation = column_moments(x, train)
         return replace(self, feature_moments=(tuple(mean.tolist()), tuple(deviation.tolist())))
 
-    def _transformed(self, x: Tensor) -> Tensor:
+    def transformed(self, x: Tensor) -> Tensor:
+        """Preprocessed features of all nodes or of some: every row depends on itself alone."""
         if self.features in ("row", "unit"):
             return row_normalized(x, 1 if self.features == "row" else 2)
         if self.feature_moments is None:

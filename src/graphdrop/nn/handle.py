@@ -19,7 +19,8 @@ from graphdrop.samplers import Draw
 NAME = "graphdrop"
 """The attribute of an attached layer that has its sampler, also in state dicts."""
 
-_one_at_a_time = threading.RLock()  # a pass in evaluation changes the modes of a model
+one_at_a_time = threading.RLock()
+"""A pass in evaluation changes the modes of a model."""
 
 
 class Handle(SampledModel):
@@ -139,7 +140,7 @@ class Handle(SampledModel):
                     dropout=chance and self._first.sample_dropout,
                     batch_statistics=chance and self._first.batch_statistics,
                 )
-                with _one_at_a_time, modes, self.drawing(draw):
+                with one_at_a_time, modes, self.drawing(draw):
                     out = self.call(data)
             yield out if rows is None else out[rows]
 

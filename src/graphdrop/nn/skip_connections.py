@@ -132,7 +132,10 @@ def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
 
 
 def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
-    """The position of each id among sorted ids; the row number if ids are row numbers."""
-    if ids is None or among is None:
+    """The position of each id among sorted ids; the row number if ids are row numbers.
+
+    The rows that a user asks for are in any order; they are looked up among themselves only.
+    """
+    if ids is None or among is None or ids is among:
         return torch.arange(len(rows), device=rows.device)
     return torch.searchsorted(among, ids)

@@ -73,9 +73,14 @@ class Edges:
 
     @classmethod
     def build(
-        cls, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
+        cls,
+        destination: Tensor,
+        source: Tensor,
+        sizes: tuple[int, int],
+        apart: bool,
+        ids: Tensor | None = None,
     ) -> Edges:
-        """Sort the edges."""
+        """Sort the edges; `ids` are those of the nodes of a part of a graph."""
         nodes = max(sizes)
         if nodes > APART:
             raise ValueError(
@@ -90,11 +95,18 @@ class Edges:
                 f"edge_index joins {nodes} nodes, but the features are those of {columns} sources "
                 f"and {rows} destinations"
             )
+        dst_ids = src_ids = None
+        if ids is not None:
+            dst_ids, src_ids = (ids[:size].to(graph.indices) for size in sizes)
+        if apart:
+            own = torch.arange(rows).to(graph.indices) if dst_ids is None else dst_ids
+            dst_ids = own + APART
         graph = replace(
             graph,
             indptr=graph.indptr[: rows + 1],
             t_indptr=graph.t_indptr[: columns + 1],
-            dst_ids=torch.arange(rows).to(graph.indices) + APART if apart else None,
+            dst_ids=dst_ids,
+            src_ids=src_ids,
         )
         order = torch.argsort(destination.long() * nodes + source, stable=True)
         place = torch.empty_like(order)
@@ -165,10 +177,15 @@ class EdgeCache:
 
     PyG layers create new tensors of edges in every pass, so that edges are compared by value, which
     takes a fraction of the time of sorting.
+
+    Args:
+        ids: the ids of the nodes of a part of a graph, by which masks are drawn; by default the
+            numbers of the nodes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ids: Tensor | None = None) -> None:
         self._latest: list[Edges] = []
+        self.ids = ids
 
     def get(
         self, both: Ends, sizes: tuple[int, int] | None = None, *, apart: bool = False
@@ -184,7 +201,7 @@ class EdgeCache:
                 break
         else:
             with torch.inference_mode(False):  # training may use it next
-                edges = Edges.build(destination, source, sizes, apart)
+                edges = Edges.build(destination, source, sizes, apart, self.ids)
         self._latest = [edges, *(other for other in self._latest if other is not edges)][:CAPACITY]
         return edges
 

@@ -118,6 +118,23 @@ class MaskedLayer(SampledLayer):
         super().ask(draw, number)
         self._calls = 0
 
+    @contextmanager
+    def asked(
+        self, draw: Draw | None, number: int, part: EdgeCache, call: int = 0
+    ) -> Iterator[None]:
+        """Context of a call on a part of a graph, whose cache has the ids of its nodes.
+
+        The mask is that of the whole graph in its pass, in the given call of `propagate`.
+        """
+        whole, self._cache = self._cache, part
+        self.ask(draw, number)
+        self._calls = call
+        try:
+            yield
+        finally:
+            self._cache = whole
+            self.stop_asking()
+
     def _next_draw(self) -> Draw | None:
         if not self._asked:
             self._calls = 0

@@ -1,0 +1,109 @@
+"""Layer-wise passes: a network over all nodes layer by layer, in chunks of rows.
+
+A full-batch pass has the states of all layers and its intermediate results in memory. A layer-wise
+one has the input and the output of one layer, in memory-mapped files if asked. Draws are keyed by
+node ids, so that the masks are those of the full batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from graphdrop.graph.validate import check_rows
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.handle import Handle
+from graphdrop.nn.inputs import First, check_features
+from graphdrop.nn.layerwise.attached import LayerwiseModel
+from graphdrop.nn.layerwise.features import Rows
+from graphdrop.nn.layerwise.gcn import LayerwiseGCN
+from graphdrop.nn.layerwise.states import States
+from graphdrop.nn.models import GCN
+from graphdrop.nn.sampled import SampledModel
+from graphdrop.samplers import Draw
+
+__all__ = ["Layerwise", "layerwise_samples"]
+
+
+@dataclass(frozen=True)
+class Layerwise:
+    """The options of a layer-wise prediction.
+
+    Example:
+        >>> Layerwise(batch_size=10_000).folder is None
+        True
+    """
+
+    batch_size: int | None = None
+    """Number of rows that are computed at once; chosen by default."""
+    folder: str | Path | None = None
+    """A folder for hidden states in memory-mapped files; None is for memory."""
+
+
+@torch.no_grad()
+def layerwise_samples(
+    engine: SampledModel,
+    data: Any,
+    draws: Iterable[Draw | None],
+    rows: Tensor | None = None,
+    options: Layerwise | None = None,
+    *,
+    settings: PredictionDefaults | None = None,
+) -> Iterator[Tensor]:
+    """As `SampledModel.samples` in evaluation, layer by layer.
+
+    Args:
+        engine: a `GCN`, or the handle of an attached PyG model such as `torch_geometric.nn.GAT`.
+        data: a PyG `Data` with features as stored.
+        draws: the draw of each pass.
+        rows: the nodes whose outputs are wanted, by number or as a bool mask; all by default.
+        options: rows at once, and where hidden states are stored.
+        settings: preprocessing of features; by default that of the model.
+
+    Returns:
+        The outputs `[rows, out]` of each draw, one by one.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> data = Data(x=torch.randn(3, 8), edge_index=torch.tensor([[0, 1], [1, 2]]))
+        >>> [out.shape for out in layerwise_samples(GCN(8, 16, 2, 5), data, [None])]
+        [torch.Size([3, 5])]
+    """
+    options = options or Layerwise()
+    settings = settings or engine.defaults
+    x = getattr(data, "x", None)
+    if not isinstance(x, Tensor | SparseFeatures):
+        raise TypeError(
+            f"data.x is of type {type(x).__name__}; layerwise=True takes a tensor of features. "
+            "Predict without layerwise."
+        )
+    like = next(engine.module.parameters())
+    if not like.is_cpu:
+        raise ValueError(
+            f"the model is on {like.device}; layerwise=True computes on the CPU. Use model.cpu(), "
+            "or leave layerwise out."
+        )
+    transform = None if settings.features == "stored" else settings.transformed
+    features = Rows(x, like.dtype, transform)
+    states = States(len(features), options.batch_size, options.folder, like.dtype)
+    if rows is not None:
+        rows = check_rows(rows, len(features))
+    if isinstance(engine, GCN):
+        first = engine._convs[0]
+        if isinstance(x, SparseFeatures) or x.dtype == like.dtype:
+            check_features(x, cast("First", first))
+        weight = getattr(data, "edge_weight", None)
+        graph = engine._inputs.graph(data.edge_index, weight, len(features), engine.normalization)
+        if any(one.sampler is not None and one.sampler.reads_edges for one in engine._convs):
+            whole = engine._inputs.features(settings.inputs(data).x, first)
+            engine._show_edges(graph, whole)
+        return LayerwiseGCN(engine, features, graph, states, rows).samples(draws)
+    if not isinstance(engine, Handle):
+        raise TypeError(f"{type(engine).__name__} has no layer-wise passes: leave layerwise out")
+    return LayerwiseModel(engine, features, data, states, rows).samples(draws)

@@ -1,0 +1,207 @@
+"""One graph convolution over all nodes, a range of rows at a time, for several samples.
+
+It is computed in two steps. The first works on nodes: DropOut of features and, if that is cheaper,
+the product with the weights. The second sums over neighbours, window by window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphdrop.draws import Mask, block_of_feature
+from graphdrop.graph import Graph, row_window
+from graphdrop.kernels import aggregate_stacked
+from graphdrop.nn import plan
+from graphdrop.nn.conv import SampledGCNConv
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.layerwise.features import Rows
+from graphdrop.nn.layerwise.states import States
+from graphdrop.nn.plan import LayerPass
+
+State = Rows | Tensor
+"""The input of a layer: the features that all samples share, or ``[nodes, samples, width]``."""
+
+
+class Prepared(NamedTuple):
+    """What a layer sums over neighbours."""
+
+    terms: Tensor
+    """``[nodes, samples or 1, terms]``."""
+    parts: int
+    """0 if the product with the weights is still to be made, otherwise the number of parts of a
+    row that are added to give the output: the blocks of features, or the features for pairs."""
+
+
+def masks_of_sum(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> list[Mask] | None:
+    """The masks of the sum over neighbours, or None if nothing there is masked."""
+    sampler = layer.sampler
+    if sampler is None or sampler.on_features:
+        return None
+    return [one.sampler for one in passes if one.sampler is not None] or None
+
+
+def blocks_of(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> int:
+    """How many draws a connection of this layer has."""
+    masks = masks_of_sum(layer, passes)
+    return 1 if masks is None else masks[0].draws_per_edge(layer.in_channels)
+
+
+def transforms_first(
+    layer: SampledGCNConv, graph: Graph, passes: Sequence[LayerPass], *, first: bool
+) -> bool:
+    """Whether the product with the weights comes before the sum."""
+    blocks, sampler = blocks_of(layer, passes), layer.sampler
+    pairs = sampler is not None and sampler.needs_weights and masks_of_sum(layer, passes)
+    return bool(pairs) or (first and blocks == 1) or plan._transforms_first(layer, graph, blocks)
+
+
+def drops_features(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
+    """Whether the samples mask features of nodes, and so share nothing before the sum."""
+    on_features = layer.sampler is not None and layer.sampler.on_features
+    return any(
+        one.dropout is not None or (on_features and one.sampler is not None) for one in passes
+    )
+
+
+def prepare(
+    layer: SampledGCNConv, graph: Graph, x: State, passes: Sequence[LayerPass], states: States
+) -> Prepared:
+    """The terms of the sum over neighbours, for all nodes."""
+    first = isinstance(x, Rows)
+    product = transforms_first(layer, graph, passes, first=first)
+    drops = drops_features(layer, passes)
+    blocks, pairs = blocks_of(layer, passes), _pairs(layer, passes)
+    if not drops and not product:
+        if isinstance(x, Tensor):
+            return Prepared(x, 0)
+        if x.stored is not None:
+            return Prepared(x.stored[:, None], 0)
+    if pairs and 4 * graph.num_src * layer.in_channels * layer.out_channels > plan.PAIR_BYTES:
+        raise ValueError(
+            f"pairs=True draws for {layer.in_channels} x {layer.out_channels} pairs of features "
+            "at every edge: it is for small layers; use GraphDropConnect(blocks=None)"
+        )
+    parts = 0 if not product else (layer.in_channels if pairs else blocks)
+    width = layer.in_channels if not product else parts * layer.out_channels
+    count = len(passes) if drops or isinstance(x, Tensor) else 1
+    terms = states.empty(count, width)
+    for begin, end in states.ranges(count * max(width, layer.in_channels)):
+        nodes = plan_loops(graph, begin, end)
+        for sample in range(count):
+            own: Tensor | SparseFeatures
+            own = x.range(begin, end) if isinstance(x, Rows) else x[begin:end, sample]
+            if drops:
+                own = _dropped(layer, own, nodes, passes[sample])
+            terms[begin:end, sample] = _transformed(layer, own, parts, pairs=pairs)
+    return Prepared(terms, parts)
+
+
+def convolved(
+    layer: SampledGCNConv, window: Graph, prepared: Prepared, passes: Sequence[LayerPass]
+) -> Tensor:
+    """The outputs of the rows of a window, ``[rows, samples, out]``."""
+    sampler, parts = layer.sampler, prepared.parts
+    masks, scales = list[Mask | None](), list[Tensor | None]()
+    for one in passes:
+        mask, scale = one.sampler, None
+        if sampler is None or sampler.on_features or mask is None:
+            mask = None
+        else:
+            mask, scale = plan._with_row_factor(sampler, window, one, mask)
+        if mask is not None and parts and not _pairs(layer, passes):
+            mask = replace(mask, blocks=parts)
+        masks.append(mask)
+        scales.append(scale)
+    sums = aggregate_stacked(window, prepared.terms, masks)
+    shape = *sums.shape[:2], layer.out_channels
+    if not parts:
+        out = plan._product(sums.reshape(-1, layer.in_channels), layer.weight).reshape(shape)
+    elif parts > 1:
+        out = sums.view(*sums.shape[:2], parts, layer.out_channels).sum(2)
+    else:
+        out = sums
+    if any(scale is not None for scale in scales):
+        out = torch.stack(
+            [
+                one if scale is None else one * scale
+                for one, scale in zip(out.unbind(1), scales, strict=True)
+            ],
+            1,
+        )
+    return out if layer.bias is None else out + layer.bias.sum(0)
+
+
+def windows(graph: Graph, states: States, width: int, rows: Tensor | None) -> list[tuple[int, int]]:
+    """The ranges of rows, or of positions in ``rows``, that are computed at once."""
+    count = graph.num_dst if rows is None else len(rows)
+    step = states.rows_at_once(width)
+    return [(first, min(first + step, count)) for first in range(0, count, step)]
+
+
+def window_of(graph: Graph, span: tuple[int, int], rows: Tensor | None) -> Graph:
+    """The window of a range of rows, or of positions in ``rows``."""
+    return row_window(graph, span if rows is None else rows[slice(*span)])
+
+
+def plan_loops(graph: Graph, first: int, last: int) -> Graph:
+    """Nodes alone, each with a loop under its id: for masks on features."""
+    kind = graph.indices
+    index = torch.arange(last - first + 1, dtype=kind.dtype, device=kind.device)
+    one = torch.ones(last - first, device=kind.device)
+    ids = index[:-1] + first
+    return Graph(
+        indptr=index,
+        indices=index[:-1],
+        value=one,
+        t_indptr=index,
+        t_indices=index[:-1],
+        t_edge=index[:-1],
+        weight=one,
+        normalization=graph.normalization,
+        dst_ids=ids,
+        src_ids=ids,
+    )
+
+
+def _pairs(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
+    sampler = layer.sampler
+    return sampler is not None and sampler.needs_weights and masks_of_sum(layer, passes) is not None
+
+
+def _dropped(
+    layer: SampledGCNConv, x: Tensor | SparseFeatures, nodes: Graph, drawn: LayerPass
+) -> Tensor | SparseFeatures:
+    sampler = layer.sampler
+    if layer.dropout is not None and drawn.dropout is not None:
+        beside = sampler is not None
+        x = plan._drop(x, layer.dropout, nodes, drawn, drawn.dropout, beside=beside)
+    if sampler is not None and sampler.on_features and drawn.sampler is not None:
+        x = plan._drop(x, sampler, nodes, drawn, drawn.sampler)
+    return x
+
+
+def _transformed(
+    layer: SampledGCNConv, x: Tensor | SparseFeatures, parts: int, *, pairs: bool
+) -> Tensor:
+    if not parts:
+        if isinstance(x, SparseFeatures):
+            return x.matmul(torch.eye(layer.in_channels))
+        return x
+    if pairs:
+        dense = x.matmul(torch.eye(layer.in_channels)) if isinstance(x, SparseFeatures) else x
+        return (dense[:, :, None] * layer.weight).flatten(1)
+    if parts == 1:
+        return plan._product(x, layer.weight)
+    sizes = torch.bincount(block_of_feature(layer.in_channels, parts)).tolist()
+    products, first = [], 0
+    for size in sizes:
+        last = first + size
+        part = x.columns(first, last) if isinstance(x, SparseFeatures) else x[:, first:last]
+        products.append(plan._product(part, layer.weight[first:last]))
+        first = last
+    return torch.cat(products, 1)

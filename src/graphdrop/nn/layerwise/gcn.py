@@ -1,0 +1,176 @@
+"""Layer-wise passes through a `GCN`: every layer for all nodes, before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from graphdrop.graph import Graph
+from graphdrop.kernels.stacked import stackable
+from graphdrop.nn.conv import SampledGCNConv
+from graphdrop.nn.layerwise import convolution
+from graphdrop.nn.layerwise.convolution import Prepared, State
+from graphdrop.nn.layerwise.features import Rows
+from graphdrop.nn.layerwise.states import States
+from graphdrop.nn.models import DRAWN_TOGETHER, GCN, _check_rates
+from graphdrop.nn.norms import normalize
+from graphdrop.nn.plan import LayerPass, layer_passes, takes_sparse
+from graphdrop.nn.skip_connections import INITIAL
+from graphdrop.samplers import Draw
+
+
+class LayerwiseGCN:
+    """The passes of a `GCN` over a graph, layer by layer.
+
+    Args:
+        model: the network.
+        x: features of all nodes.
+        graph: normalized as the network takes it.
+        states: where hidden states are stored.
+        rows: the nodes whose outputs are wanted; all by default.
+    """
+
+    def __init__(
+        self, model: GCN, x: Rows, graph: Graph, states: States, rows: Tensor | None
+    ) -> None:
+        _check_rates(model._convs, graph)
+        self.model, self.x, self.graph, self.states, self.rows = model, x, graph, states, rows
+        self.convs, self.between = model._convs, model.between
+        self._first: Prepared | None = None  # of the first layer, for all groups of samples
+        self._sparse: bool | None = None
+
+    @torch.no_grad()
+    def samples(self, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
+        """The outputs ``[rows, out]`` of several draws, one by one."""
+        draws = iter(draws)
+        while together := list(islice(draws, DRAWN_TOGETHER)):
+            passes = [
+                list(layer_passes(layer, self.graph, together, number))
+                for number, layer in enumerate(self.convs)
+            ]
+            step = self._at_once(passes)
+            for first in range(0, len(together), step):
+                group = slice(first, first + step)
+                out = self._group([one[group] for one in passes], together[group])
+                yield from out.unbind(1)
+
+    def _group(self, passes: list[list[LayerPass]], draws: list[Draw | None]) -> Tensor:
+        """The outputs of samples side by side, ``[rows, samples, out]``."""
+        x: State = self.x
+        every, between = list[Tensor](), self.between
+        for number, layer in enumerate(self.convs):
+            last = number + 1 == len(self.convs)
+            # of its own, so that what is derived from these masks goes with it
+            graph = self.graph.with_values(self.graph.value)
+            prepared = self._prepared(number, layer, graph, x, passes[number])
+            count, width = len(draws), layer.out_channels
+            rows = self.rows if last else None
+            size = self.graph.num_dst if rows is None else len(rows)
+            ends = between.out_channels if last else width
+            out = (
+                torch.empty(size, count, ends, dtype=layer.weight.dtype)
+                if last
+                else self.states.empty(count, width)
+            )
+            widest = count * max(width, prepared.terms.shape[2])
+            for span in convolution.windows(graph, self.states, widest, rows):
+                window = convolution.window_of(graph, span, rows)
+                own = passes[number]
+                if any(one.sampler is not None and one.sampler.keep_logit.dim() for one in own):
+                    # a rate per edge
+                    own = list(layer_passes(layer, window, draws, number))
+                part = convolution.convolved(layer, window, prepared, own)
+                nodes = window.dst_ids
+                assert nodes is not None  # noqa: S101 - a window has ids
+                if not last or between.head is not None:
+                    part = self._activated(number, part, x, every, nodes)
+                out[slice(*span)] = self._joined(part, every, nodes) if last else part
+            del prepared
+            if not last:
+                every.append(out)
+                x = out
+                self._forget(every)
+        return out
+
+    def _prepared(
+        self,
+        number: int,
+        layer: SampledGCNConv,
+        graph: Graph,
+        x: State,
+        passes: Sequence[LayerPass],
+    ) -> Prepared:
+        shared = number == 0 and not convolution.drops_features(layer, passes)
+        if shared and self._first is not None:
+            return self._first
+        prepared = convolution.prepare(layer, graph, x, passes, self.states)
+        if shared:
+            self._first = prepared
+        return prepared
+
+    def _activated(
+        self, number: int, out: Tensor, x: State, every: list[Tensor], nodes: Tensor
+    ) -> Tensor:
+        """A hidden layer's outputs with residual, normalization layer and relu, by rows."""
+        between, flat = self.between, out.flatten(0, 1)
+        index = nodes.long()
+
+        def own() -> Tensor:
+            return x.of(index)[:, None] if isinstance(x, Rows) else x[index]
+
+        if between.skips:
+            flat = (out + between.skips[number](own())).flatten(0, 1)
+        if between.norms:
+            flat = normalize(between.norms[number], flat, training=False)
+        out = flat.relu().view(out.shape)
+        if between.residual == INITIAL:
+            return torch.lerp(out, every[0][index], 0.5) if number else out
+        width = x.width if isinstance(x, Rows) else x.shape[2]
+        if between.residual is not True or width != out.shape[2] or self._is_sparse(x):
+            return out
+        return out + own()
+
+    def _is_sparse(self, x: State) -> bool:
+        """Whether a full-batch pass reads these features as sparse, which has no residual."""
+        if not isinstance(x, Rows):
+            return False
+        if self._sparse is None:
+            self._sparse = takes_sparse(self.convs[0]) and x.few_nonzeros
+        return self._sparse
+
+    def _joined(self, out: Tensor, every: list[Tensor], nodes: Tensor) -> Tensor:
+        """Jumping knowledge: a linear layer on the outputs of all layers."""
+        between = self.between
+        if between.head is None:
+            return out
+        if between.jk == "last":
+            return between.head(out)  # type: ignore[no-any-return]
+        index = nodes.long()
+        layers = [*(state[index] for state in every), out]
+        joined = torch.cat(layers, 2) if between.jk == "cat" else torch.stack(layers).amax(0)
+        return between.head(joined)  # type: ignore[no-any-return]
+
+    def _forget(self, every: list[Tensor]) -> None:
+        """Drop the states that no later layer reads."""
+        if self.between.jk in ("cat", "max"):
+            return
+        first = 1 if self.between.residual == INITIAL else 0
+        del every[first:-1]
+
+    def _at_once(self, passes: list[list[LayerPass]]) -> int:
+        """How many samples are computed side by side: 1 if the kernel cannot."""
+        convs, live = self.convs, 3
+        if self.between.jk in ("cat", "max"):
+            live = max(live, len(convs))
+        for layer, own in zip(convs, passes, strict=True):
+            masks = convolution.masks_of_sum(layer, own)
+            like = layer.weight.new_empty(1, layer.in_channels)
+            if masks is not None and not stackable(self.graph, like, masks):
+                return 1
+        widest = max(layer.out_channels for layer in convs)
+        if convolution.drops_features(convs[0], passes[0]):
+            widest = max(widest, convs[0].in_channels)
+        return self.states.at_once(widest, live)

@@ -1,0 +1,229 @@
+"""Layer-wise prediction is the full-batch prediction, in a fraction of its memory."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric import nn as pyg
+from torch_geometric.data import Data
+
+from graphdrop import (
+    GCN,
+    BetaBernoulliRate,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+    attach,
+    predict,
+)
+from graphdrop.graph import Graph, row_window
+from graphdrop.kernels import aggregate
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.layerwise import states
+from graphdrop.nn.stack import ConvStack
+from graphdrop.rates import AmortizedRate, LearnedRate
+from graphdrop.samplers.edge_features import EDGE_FEATURES
+
+NODES, FEATURES = 60, 12
+
+
+def some_graph(weights: bool = False) -> Data:
+    """A directed graph with parallel edges and self-loops."""
+    made = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(0, NODES, (2, 300), generator=made)
+    edge_index = torch.cat([edge_index, edge_index[:, :20]], 1)
+    data = Data(x=torch.randn(NODES, FEATURES, generator=made), edge_index=edge_index)
+    if weights:
+        data.edge_weight = torch.rand(320, generator=made) + 0.1
+    return data
+
+
+def assert_same(model: nn.Module, data: Data, **options: Any) -> None:
+    """The prediction of both ways, its parts and its logits."""
+    whole = predict(model, data, 5, seed=3, **options)
+    for more in ({"batch_size": 17}, {}):
+        walked = predict(model, data, 5, seed=3, layerwise=True, **more, **options)
+        for name in ("probabilities", "expected_entropy", "deviation"):
+            torch.testing.assert_close(
+                getattr(walked, name), getattr(whole, name), atol=1e-5, rtol=0
+            )
+        torch.testing.assert_close(walked.origin.logits, whole.origin.logits, atol=1e-5, rtol=1e-5)
+
+
+SAMPLERS = {
+    "none": lambda: None,
+    "dropout": lambda: DropOut(0.4),
+    "dropout, not rescaled": lambda: DropOut(LearnedRate(), rescale=False),
+    "dropedge": lambda: DropEdge(0.3),
+    "dropedge before": lambda: DropEdge(0.3, before_normalization=True),
+    "dropnode": lambda: DropNode(0.3, rescale=True),
+    "gdc": lambda: GraphDropConnect(blocks=2),
+    "gdc per feature": lambda: GraphDropConnect(0.4, blocks=None, first_blocks=3),
+    "gdc before, symmetric": lambda: GraphDropConnect(
+        0.4, blocks=4, symmetric=True, self_loops=False, before_normalization=True
+    ),
+    "gdc relaxed": lambda: GraphDropConnect(BetaBernoulliRate(), first_blocks=None),
+    "gdc pairs": lambda: GraphDropConnect(0.3, pairs=True),
+    "amortized": lambda: GraphDropConnect(AmortizedRate(EDGE_FEATURES)),
+    "random walk": lambda: RandomWalk(0.3),
+}
+
+
+@pytest.mark.parametrize("normalization", ["sym", "row", "paper"])
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=list(SAMPLERS))
+def test_layerwise_is_the_full_batch(sampler: Any, normalization: str) -> None:
+    model = GCN(FEATURES, 16, 3, 4, sampler(), normalization=normalization, seed=1)
+    assert_same(model, some_graph(weights=normalization == "sym"))
+    assert_same(model, some_graph(), masks="relaxed")
+    assert_same(model, some_graph(), masks="expected")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"residual": True},
+        {"residual": "initial", "dropout": 0.3},
+        {"residual": "linear", "norm": "batch"},
+        {"norm": "layer", "jk": "last"},
+        {"jk": "cat", "dropout": 0.3},
+        {"jk": "max", "residual": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("width", [16, FEATURES])  # a residual of the input needs equal widths
+def test_layerwise_has_residuals_and_norms(options: dict[str, Any], width: int) -> None:
+    model = GCN(FEATURES, width, 3, 4, GraphDropConnect(blocks=2), **options, seed=1)
+    assert_same(model, some_graph())
+    assert_same(model, some_graph(), rows=torch.tensor([40, 3, 5]))
+    sparse = some_graph()
+    sparse.x = sparse.x * (sparse.x > 1.5)
+    assert_same(model, sparse)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (pyg.GCN, {}),
+        (pyg.GraphSAGE, {"jk": "lstm"}),
+        (pyg.GIN, {"act_first": True}),
+        (pyg.GAT, {"heads": 4}),
+        (pyg.GCN, {"jk": "cat", "norm": "batch_norm", "improved": True}),
+        (pyg.GAT, {"v2": True, "norm": "layer_norm", "norm_kwargs": {"mode": "node"}}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["gdc", "dropedge", "dropout", "dropnode"])
+def test_layerwise_is_the_full_batch_of_an_attached_model(
+    kind: Any, options: dict[str, Any], name: str
+) -> None:
+    torch.manual_seed(0)
+    model = kind(FEATURES, 16, 3, 4, dropout=0.5, **options)
+    attach(model, SAMPLERS[name](), seed=1)
+    assert_same(model, some_graph(weights=kind is pyg.GCN))
+    assert_same(model, some_graph(), rows=torch.tensor([40, 3, 5]), masks="expected")
+
+
+@pytest.mark.parametrize("architecture", ["gat", "gatv2", "sage", "gin", "gcnii", "appnp"])
+def test_layerwise_is_the_full_batch_of_every_architecture(architecture: str) -> None:
+    torch.manual_seed(0)
+    for options in ({}, {"residual": True, "norm": "batch", "jk": "cat"}):
+        model = ConvStack(architecture, FEATURES, 16, 3, 4, **options)  # type: ignore[arg-type]
+        attach(model, GraphDropConnect(0.3), seed=1)
+        assert_same(model, some_graph())
+
+
+@pytest.mark.parametrize("features", ["row", "standardize"])
+def test_layerwise_preprocesses_rows_as_the_model_does(features: Any) -> None:
+    data = some_graph()
+    model = GCN(FEATURES, 16, 2, 4, GraphDropConnect(0.3, first_blocks=None), seed=1)
+    model.defaults = PredictionDefaults(features=features).fitted(data.x, torch.arange(30))
+    assert_same(model, data)
+
+
+def test_samples_that_do_not_fit_side_by_side_are_computed_in_groups(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(states, "FOLDER_BYTES", 2 * 3 * 4 * NODES * 16)
+    model = GCN(FEATURES, 16, 3, 4, GraphDropConnect(0.3), seed=1)
+    assert_same(model, some_graph())
+    whole = predict(model, some_graph(), 5, seed=3)
+    mapped = predict(model, some_graph(), 5, seed=3, layerwise=True, folder=tmp_path)
+    torch.testing.assert_close(mapped.probabilities, whole.probabilities, atol=1e-5, rtol=0)
+    assert not list(tmp_path.iterdir())
+
+
+def _anonymous() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) << 10
+
+
+def test_memory_mapped_features_are_not_copied(tmp_path: Path) -> None:
+    nodes, width, highest, done = 1 << 15, 2048, [_anonymous()], threading.Event()
+    with (tmp_path / "x").open("wb") as file:
+        file.truncate(4 * nodes * width)
+    x = np.memmap(tmp_path / "x", np.float32, "c", shape=(nodes, width))
+    edge_index = torch.randint(0, nodes, (2, nodes))
+    model = GCN(width, 4, 2, 3, GraphDropConnect(0.3), seed=1)
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            highest.append(_anonymous())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        predict(model, Data(x=torch.from_numpy(x), edge_index=edge_index), 3, layerwise=True)
+    finally:
+        done.set()
+        watcher.join()
+    assert max(highest) - highest[0] < x.nbytes // 2
+
+
+def test_layerwise_says_what_it_does_not_take() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = pyg.GCNConv(FEATURES, 4)
+
+        def forward(self, x: Any, edge_index: Any) -> Any:
+            return self.layer(x, edge_index)
+
+    data, gdc = some_graph(), GraphDropConnect(0.3)
+    for model, options, message in (
+        (Own(), {}, "takes a graphdrop.GCN or a torch_geometric"),
+        (pyg.GCN(FEATURES, 8, 2, 4, norm="graph_norm"), {}, "reads all nodes at once"),
+        (pyg.GCN(FEATURES, 8, 2, 4), {"sample_dropout": True}, "sample_dropout=True"),
+    ):
+        attach(model, gdc, **options)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=message):
+            predict(model, data, 2, layerwise=True)
+    own = GCN(FEATURES, 8, 2, 4, gdc)
+    for wrong, message in (
+        ({"batch_size": 3}, "add layerwise=True"),
+        ({"layerwise": True, "batch_size": 0}, "batch_size is 0"),
+        ({"layerwise": True, "folder": "/no/such"}, "not a folder"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            predict(own, data, 2, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_window_refuses_gradients_that_it_has_no_transpose_for() -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    window = row_window(graph, (1, 3))
+    assert torch.equal(aggregate(window, torch.eye(3)), aggregate(graph, torch.eye(3))[1:])
+    with pytest.raises(ValueError, match="without a transpose"):
+        aggregate(window, torch.eye(3, requires_grad=True))
+
+
+def test_rows_in_any_order_have_their_own_jumping_knowledge() -> None:
+    model, rows = GCN(FEATURES, 16, 3, 4, GraphDropConnect(0.3), jk="max"), torch.tensor([9, 2, 30])
+    whole = predict(model, some_graph(), 3).probabilities[rows]
+    torch.testing.assert_close(predict(model, some_graph(), 3, rows=rows).probabilities, whole)

@@ -14,6 +14,9 @@ from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
 
+ONLY_RECIPE = {"trust": "auto", "sets": "auto", "calibration": "tuned"}
+"""The recipe of targets that have one, and not the paper's."""
+
 
 def reproduce(
     target: Annotated[
@@ -21,7 +24,8 @@ def reproduce(
         typer.Argument(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
-            "local, ablation, amortised, general, ood, trust, schematics, or all.",
+            "local, ablation, amortised, general, ood, trust, calibration, sets, schematics, or "
+            "all.",
         ),
     ],
     *,
@@ -29,7 +33,8 @@ def reproduce(
         str | None,
         typer.Option(
             help="paper: the paper's settings. tuned: ours, chosen on validation. control: for "
-            "ood, what the settings do without the method. auto: for trust, the default settings.",
+            "ood, what the settings do without the method. auto: for trust, sets and ood, the "
+            "default settings.",
             show_default="paper, or the only one",
         ),
     ] = None,
@@ -47,7 +52,10 @@ def reproduce(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(help="For trust: an .npz file of your own, as well; may be repeated."),
+        typer.Option(
+            help="For trust, calibration, sets and ood with the recipe auto: an .npz file of your "
+            "own, as well; may be repeated."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few epochs and seeds, to see it work; kept apart.")
@@ -77,7 +85,7 @@ def reproduce(
 
     if axis not in AXES:
         raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
-    recipe = recipe or ("auto" if target == "trust" else "paper")
+    recipe = recipe or ONLY_RECIPE.get(target, "paper")
     request = experiments.Request(
         recipe=recipe,
         files=[str(expanded(one).resolve()) for one in file or ()],

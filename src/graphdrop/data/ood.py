@@ -1,4 +1,4 @@
-"""Out-of-distribution variants of a dataset: a class unseen in training, or test nodes of noise.
+"""Out-of-distribution variants of a dataset: a class unseen in training, or perturbed features.
 
 Each function takes a PyG `Data` and its split (`split`, or the masks stored in the data) and
 returns an `OutOfDistribution`. The graph stays whole and the given data is not changed.
@@ -90,15 +90,53 @@ def feature_noise(
     The noise matches those two numbers and nothing else, so norm and sparsity do not give it away.
     Labels and masks stay: the nodes do have a class, only their features say nothing about it.
     """
+    if kind not in ("bernoulli", "gaussian"):
+        raise ValueError(f"kind is {kind!r}: give 'bernoulli' or 'gaussian'")
     split = _split_of(data, split)
+    x, chosen, generator = _some_test_nodes(data, split, fraction, seed)
+    count = len(chosen)
+    if kind == "bernoulli":
+        nonzero = x[x != 0]
+        value = float(nonzero.double().mean()) if nonzero.numel() else 0.0
+        noise = value * (generator.random((count, x.shape[1])) < nonzero.numel() / x.numel())
+    else:
+        deviation = float(x.std(correction=0))
+        noise = generator.normal(float(x.mean()), deviation, (count, x.shape[1]))
+    return _with_features(data, split, chosen, torch.from_numpy(noise).to(x))
+
+
+def shifted_columns(
+    data: Data,
+    fraction: float = 0.5,
+    seed: int = 0,
+    split: Split | None = None,
+) -> OutOfDistribution:
+    """Shift the columns of `x` by half of their number for a random `fraction` of the test nodes.
+
+    Every feature of such a node is then another one; its values stay as they are. Labels and masks
+    stay too.
+
+    Example:
+        >>> from graphdrop.data.synthetic import synthetic_graph
+        >>> changed = shifted_columns(synthetic_graph(300, 3, num_features=40, seed=0).data)
+        >>> bool(changed.ood_mask.any())
+        True
+    """
+    split = _split_of(data, split)
+    x, chosen, _ = _some_test_nodes(data, split, fraction, seed)
+    return _with_features(data, split, chosen, x[chosen].roll(x.shape[1] // 2, 1))
+
+
+def _some_test_nodes(
+    data: Data, split: Split, fraction: float, seed: int
+) -> tuple[Tensor, Tensor, np.random.Generator]:
+    """Dense features, the nodes to perturb, and the generator that chose them."""
     x = data.x
     if x.layout != torch.strided or x.dim() != 2 or not x.is_floating_point():
         raise ValueError(
             f"data.x has shape {tuple(x.shape)}, type {x.dtype} and layout {x.layout}: "
             "give dense floating-point features, for instance data.x.to_dense().float()"
         )
-    if kind not in ("bernoulli", "gaussian"):
-        raise ValueError(f"kind is {kind!r}: give 'bernoulli' or 'gaussian'")
     test_nodes = split.test.nonzero().flatten()
     count = round(fraction * test_nodes.numel()) if 0 < fraction <= 1 else 0
     if count == 0:
@@ -108,19 +146,17 @@ def feature_noise(
         )
     generator = np.random.default_rng(seed)
     chosen = test_nodes[torch.from_numpy(generator.permutation(test_nodes.numel())[:count])]
-    if kind == "bernoulli":
-        nonzero = x[x != 0]
-        value = float(nonzero.double().mean()) if nonzero.numel() else 0.0
-        noise = value * (generator.random((count, x.shape[1])) < nonzero.numel() / x.numel())
-    else:
-        deviation = float(x.std(correction=0))
-        noise = generator.normal(float(x.mean()), deviation, (count, x.shape[1]))
-    noisy = x.clone()
-    noisy[chosen] = torch.from_numpy(noise).to(x)
+    return x, chosen, generator
+
+
+def _with_features(data: Data, split: Split, chosen: Tensor, rows: Tensor) -> OutOfDistribution:
+    """The data with other features of the chosen nodes, which are out of distribution."""
+    x = data.x.clone()
+    x[chosen] = rows
     ood_mask = torch.zeros_like(split.test)
     ood_mask[chosen] = True
     classes = data.y[data.y >= 0].unique()
-    return OutOfDistribution(_replaced(data, split, x=noisy), split, ood_mask, classes)
+    return OutOfDistribution(_replaced(data, split, x=x), split, ood_mask, classes)
 
 
 def _split_of(data: Data, split: Split | None) -> Split:

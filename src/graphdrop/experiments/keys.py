@@ -52,7 +52,7 @@ def _with_effect(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     dataset = config.data.dataset
     if source := find_source(dataset):
         dataset = source.name
-    elif config.recipe == "auto" and Path(dataset).is_file():
+    elif Path(dataset).is_file():
         dataset = Path(dataset).stem  # its checksum is in the key
     values.setdefault("data", {})["dataset"] = dataset
     return values

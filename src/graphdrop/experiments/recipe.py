@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,7 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graphdrop import config as settings
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
+from graphdrop.experiments.calibrators import Divided
 from graphdrop.experiments.left_out_class import LeftOut
+from graphdrop.experiments.ood_scores import Unfamiliar
+from graphdrop.experiments.set_coverage import Covered
 
 Values = dict[str, dict[str, Any]]
 OWN_SPLIT = "run"
@@ -50,6 +54,11 @@ class Row(Part):
         return self.like or self.uses
 
 
+def graph_name(dataset: str) -> str:
+    """The name of a dataset; of a file, its name without folder and ending."""
+    return Path(dataset).stem
+
+
 class Filter(Part):
     """Which cells something is about: of some rows, methods, datasets or depths, or of all."""
 
@@ -63,7 +72,7 @@ class Filter(Part):
         asked = (
             (self.rows, row.name),
             (self.methods, row.follows),
-            (self.datasets, dataset),
+            (self.datasets, graph_name(dataset)),
             (self.layers, layers),
         )
         return all(wanted is None or is_ in wanted for wanted, is_ in asked)
@@ -104,6 +113,16 @@ class Recipe(Part):
     watch: bool = False
     classes: dict[str, int] = {}
     """Classes of each dataset, if all of them in turn are left out of training."""
+    left_out: dict[str, list[int]] = {}
+    """Classes of each graph that are left out in turn, if every score is kept."""
+    perturbed: float = 0.5
+    """The share of known test nodes whose features are then perturbed."""
+    shares: list[float] = []
+    """Of nodes to train on and of nodes to select on, if every run divides them by its seed."""
+    divisions: Annotated[int, Field(ge=0)] = 0
+    """Of test nodes, on which prediction sets are calibrated, if they are counted."""
+    files: bool = False
+    """Whether graphs of one's own may be added; with the settings auto they always may."""
 
     def cells(
         self, *, runs: int | None = None, quick: bool = False, files: Sequence[str] = ()
@@ -127,7 +146,7 @@ class Recipe(Part):
                 tuple(
                     run
                     for seed in seeds
-                    for run in self._leaving_out(
+                    for run in self._of_kind(
                         row, self._settled(row, dataset, layers, seed=seed, over=over)
                     )
                 ),
@@ -137,20 +156,41 @@ class Recipe(Part):
 
     def _settled(self, row: Row, dataset: str, layers: int, *, seed: int, over: Values) -> Config:
         """All settings of one run; the splits of a graph of one's own are numbered from 0."""
-        if dataset not in self.datasets:
+        if dataset not in self.datasets and not self.shares:
             over = merged(over, {"data": {"split_seed": seed - self.first_seed}})
         return settled_run(
             self.rules, row, dataset, layers, seed=seed, over=over, base=self.settings
         )
 
-    def _leaving_out(self, row: Row, config: Config) -> list[Config]:
-        """The run itself, or one without each class."""
+    def _of_kind(self, row: Row, config: Config) -> list[Config]:
+        """The run as the recipe's kind of run; several where classes are left out."""
+        if self.shares:
+            train, validation = self.shares
+            shares = {"train_share": train, "validation_share": validation}
+            return [Divided.model_validate(dict(config) | shares)]
+        if self.divisions:
+            return [Covered.model_validate(dict(config) | {"divisions": self.divisions})]
+        if self.left_out:
+            also = {"members": row.members, "perturbed": self.perturbed}
+            return [
+                Unfamiliar.model_validate(dict(config) | also | {"left_out": one})
+                for one in self._classes_of(config.data.dataset)
+            ]
         if not self.classes:
             return [config]
         return [
             LeftOut.model_validate(dict(config) | {"left_out": left_out, "members": row.members})
             for left_out in range(self.classes[config.data.dataset])
         ]
+
+    def _classes_of(self, dataset: str) -> list[int]:
+        name = graph_name(dataset)
+        if name not in self.left_out:
+            raise ValueError(
+                f"--file gives {dataset}; it takes graphs whose classes to leave out are in the "
+                f"recipe, {', '.join(self.left_out)}. Leave it out."
+            )
+        return self.left_out[name]
 
 
 def settled_run(

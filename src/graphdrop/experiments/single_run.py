@@ -18,6 +18,7 @@ import torch
 
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
+from graphdrop.experiments.calibrators import Divided, calibrator_scores
 from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.left_out_class import LeftOut, detection, without_class
@@ -29,6 +30,8 @@ from graphdrop.experiments.measures import (
     part_scores,
     thinned,
 )
+from graphdrop.experiments.ood_scores import Unfamiliar, unfamiliar_scores
+from graphdrop.experiments.set_coverage import Covered, set_scores
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.trust import calibration_record
 from graphdrop.inference.predictive import PREDICTION_STEP
@@ -63,7 +66,8 @@ def run_config(
     """
     start = time.monotonic()
     _forget_peak()
-    dataset = _dataset(config.data.model_copy(update={"features": "stored"}))
+    divided = {"split_seed": 0} if isinstance(config, Divided) else {}
+    dataset = _dataset(config.data.model_copy(update={"features": "stored", **divided}))
     record: Record = {
         "key": run_key(config, watch=watch),
         "seed": config.seed,
@@ -75,6 +79,10 @@ def run_config(
     try:
         if isinstance(config, LeftOut):
             found = _left_out(config, dataset, follower)
+        elif isinstance(config, Divided):
+            found = _divided(config, dataset, follower)
+        elif isinstance(config, Covered):
+            found = _covered(config, dataset, follower)
         else:
             found = _whole(config, dataset, follower, blind=blind)
     except DivergedError as error:
@@ -108,7 +116,21 @@ def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[st
         for one in config.member_configs()
     ]
     first, *_ = [_fitted(trainer) for trainer in trainers]
+    if isinstance(config, Unfamiliar):
+        return first | unfamiliar_scores(trainers, known, outside, config)
     return first | detection(trainers, config, outside)
+
+
+def _divided(config: Divided, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
+    trainer = Trainer(config, config.divided(dataset), progress=Silent(), callbacks=[follower])
+    return _fitted(trainer) | calibrator_scores(trainer)
+
+
+def _covered(config: Covered, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
+    trainer = Trainer(config, dataset, progress=Silent(), callbacks=[follower])
+    found = _fitted(trainer)
+    scored = part_scores(trainer, config, "test") | set_scores(trainer, config.divisions)
+    return {name: found[name] for name in ("epochs", "selected_epoch", "drop_rates")} | scored
 
 
 def _fitted(trainer: Trainer) -> dict[str, Any]:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdrop.experiments import control, extensions, rendering, trust
+from graphdrop.experiments import (
+    calibration_table,
+    control,
+    extensions,
+    ood_table,
+    rendering,
+    set_table,
+    trust,
+)
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.keys import run_key
@@ -33,6 +41,8 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "general": extensions.general,
     "ood": extensions.out_of_distribution,
     "trust": trust.trust,
+    "calibration": calibration_table.calibration,
+    "sets": set_table.sets,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,
@@ -83,10 +93,10 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
             yield Reproduced(target, rendered, rendered.write(request.folder))
             continue
         recipe = recipes.read_recipe(f"{target}-{request.recipe}")
-        if request.files and recipe.settings != "auto":
+        if request.files and not (recipe.files or recipe.settings == "auto"):
             raise ValueError(
-                f"--file gives {request.files[0]}, but {target} has graphs of its own: only trust "
-                "takes others"
+                f"--file gives {request.files[0]}, but {target} has graphs of its own: only trust, "
+                "calibration, sets, and ood with the recipe auto take others"
             )
         if not request.render_only:
             _make(target, recipe, store, request)
@@ -99,7 +109,7 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
             [in_store(cell, store, watch=recipe.watch) for cell in cells],
             request.axis,
         )
-        rendered = WITH_RUNS[target](found)
+        rendered = ood_table.unfamiliar(found) if recipe.left_out else WITH_RUNS[target](found)
         yield Reproduced(target, rendered, rendered.write(request.folder / request.recipe))
 
 

@@ -115,7 +115,7 @@ def prediction_sets(
     mean = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
     uniform = _uniform(origin, len(mean), generator)
-    scores = _scores(mean, kind, origin, uniform)
+    scores = class_scores(mean, kind, origin, uniform)
     approximate = False
     if calibration is not None:
         places, labels = _places(*calibration, origin, len(mean))
@@ -149,10 +149,8 @@ def prediction_sets(
                     'graph, pass calibration=(rows, labels), or use "aps".'
                 )
             true_class, labels = _of_labels(_base(stored, kind, drawn), known.labels)
-    thresholds = _thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
-    return PredictionSets(
-        scores <= thresholds.to(scores), coverage, kind.value, approximate, by_class
-    )
+    limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
+    return PredictionSets(scores <= limits.to(scores), coverage, kind.value, approximate, by_class)
 
 
 def _uniform(origin: Origin, predicted: int, generator: torch.Generator) -> Tensor:
@@ -170,8 +168,22 @@ def _base(mean: Tensor, kind: SetMethod, uniform: Tensor) -> Tensor:
     return conformal_scores(mean, score, uniform if kind is not SetMethod.LAC else None)
 
 
-def _scores(mean: Tensor, kind: SetMethod, origin: Origin, uniform: Tensor) -> Tensor:
-    """The score of every class, ``[rows, classes]``."""
+def class_scores(
+    mean: Tensor,
+    kind: SetMethod,
+    origin: Origin,
+    uniform: Tensor,
+    alike: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """The score of every class, ``[rows, classes]``.
+
+    Args:
+        mean: probabilities ``[rows, classes]``.
+        kind: the score.
+        origin: the graph, for scores that are diffused.
+        uniform: the random part of APS, ``[rows]`` in [0, 1).
+        alike: what ``feature_neighbors`` returned, where it is known already.
+    """
     own = _base(mean, kind, uniform)
     if not kind.diffused:
         return own
@@ -185,12 +197,12 @@ def _scores(mean: Tensor, kind: SetMethod, origin: Origin, uniform: Tensor) -> T
         return (own + around) / 2
     if origin.x is None:
         raise ValueError('method is "snaps" and data has no x; it takes features. Use "daps".')
-    return (own + around + _feature_mean(origin.x, own)) / 3
+    alike = feature_neighbors(origin.x, NEIGHBORS) if alike is None else alike
+    return (own + around + _feature_mean(*alike, own)) / 3
 
 
-def _feature_mean(x: Tensor, scores: Tensor) -> Tensor:
+def _feature_mean(near: Tensor, similarity: Tensor, scores: Tensor) -> Tensor:
     """Scores averaged over nodes of similar features, weighted by the similarity."""
-    near, similarity = feature_neighbors(x, NEIGHBORS)
     total = torch.zeros_like(scores)
     for place in range(near.shape[1]):  # one neighbor at a time: no [n, k, classes]
         total += similarity[:, place, None] * scores[near[:, place]]
@@ -238,7 +250,7 @@ def _of_labels(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return scores.gather(1, labels[:, None]).squeeze(1), labels
 
 
-def _thresholds(
+def thresholds(
     true_class: Tensor, labels: Tensor, coverage: float, classes: int, *, by_class: bool
 ) -> Tensor:
     """The largest score in a set, of every class: ``[classes]``."""

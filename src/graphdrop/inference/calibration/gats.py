@@ -92,8 +92,9 @@ class GATS(GraphCalibrator):
 
 
 class _Read(NamedTuple):
-    propagation: Propagation
-    """With the node itself among its neighbors: their list is what matters."""
+    source: Tensor
+    target: Tensor
+    """Edges into the rows, with a node itself among its neighbors."""
     sorted_logits: Tensor
     relative_confidence: Tensor
     distance: Tensor
@@ -124,14 +125,21 @@ class _Network(TemperatureNetwork):
             distance[edges[1][trained[edges[0]]]] = NEAR
             distance[trained] = TRAINED
         itself_too = Propagation(edges, len(logits), self_loops=True)
-        return _Read(itself_too, scaled.sort(1).values, relative, distance)
+        source, target = itself_too.source, itself_too.target
+        if surroundings.rows is not None:  # what other nodes hear is not asked for
+            asked = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+            asked[surroundings.rows] = True
+            source, target = source[asked[target]], target[asked[target]]
+        return _Read(source, target, scaled.sort(1).values, relative, distance)
 
     def forward(self, read: _Read, generator: torch.Generator | None = None) -> Tensor:
         del generator  # it has no DropOut
-        source, target = read.propagation.source, read.propagation.target
+        source, target = read.source, read.target
         tau = read.sorted_logits @ self.theta
         likeness = leaky_relu((tau[target] * tau[source]).sum(1), 0.2)
-        weight = (likeness - likeness.detach().max()).exp()
+        highest = torch.full_like(tau[:, 0], -torch.inf).detach()
+        highest = highest.scatter_reduce(0, target, likeness.detach(), "amax")
+        weight = (likeness - highest[target]).exp()
         total = torch.zeros(len(tau), device=tau.device).index_add(0, target, weight)
         gamma = torch.cat([torch.ones_like(self.near_and_trained[:1]), self.near_and_trained])
         said = tau * gamma[read.distance][:, None]

@@ -1,0 +1,137 @@
+"""Mean sizes of TorchCP's prediction sets on our probabilities, measured once.
+
+    python benchmarks/torchcp_sets.py export /tmp/probabilities --file DATA/amazon_photo.npz ...
+    /tmp/torchcp/bin/python benchmarks/torchcp_sets.py measure /tmp/probabilities \\
+        --out src/graphdrop/experiments/torchcp.json
+
+`export` makes the missing runs of `graphdrop reproduce sets` and keeps the probabilities of each.
+`measure` runs in an environment of its own, with torch, torch_geometric, numpy and
+
+    pip install --no-deps torchcp==1.2.1
+
+TorchCP's package imports transformers, torchvision and torchsort; its scores and its split
+predictor need none of them, so only their modules are imported. The divisions of the test nodes are
+those of our table; TorchCP draws the random part of APS itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+DIVISIONS, ALPHA = 100, 0.1
+
+
+def export(folder: Path, files: list[str], out: Path) -> None:
+    """The runs of the recipe, with what `measure` needs of each in a file."""
+    from graphdrop.experiments import recipe, single_run  # noqa: PLC0415
+    from graphdrop.experiments.keys import run_key  # noqa: PLC0415
+    from graphdrop.experiments.store import Store  # noqa: PLC0415
+    from graphdrop.inference import predict  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    count, store = single_run.set_scores, Store(out)
+
+    def keeping(trainer: Any, divisions: int) -> dict[str, Any]:
+        data, x = trainer.data, trainer.data.x
+        arrays = {
+            "probabilities": predict(trainer.model, data).probabilities,
+            "x": x.to_dense() if x.layout != torch.strided else x,
+            "edge_index": data.edge_index,
+            "y": data.y,
+            "test": trainer.rows["test"],
+        }
+        name = recipe.graph_name(trainer.config.data.dataset)
+        np.savez(folder / f"{name}.npz", **{k: v.numpy() for k, v in arrays.items()})
+        return count(trainer, divisions)
+
+    single_run.set_scores = keeping
+    for cell in recipe.read_recipe("sets-auto").cells(files=files):
+        (config,) = cell.configs
+        record = single_run.run_config(config)
+        if run_key(config) not in store.records():
+            store.append(record)
+        print(cell.dataset, record["seconds"], flush=True)
+
+
+def without_the_rest() -> None:
+    """Let modules of TorchCP be imported without its package's own imports."""
+    folder = Path(str(importlib.metadata.distribution("torchcp").locate_file("torchcp")))
+    for name in ("torchcp", "torchcp.classification", "torchcp.graph"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = package
+
+
+def division(nodes: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `graphdrop.experiments.set_coverage.division`."""
+    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(number))
+    half = len(nodes) // 2
+    return nodes[order[:half].sort().values], nodes[order[half:].sort().values]
+
+
+def sizes_of(path: Path) -> dict[str, float]:
+    """The mean size by score, over all divisions."""
+    from torch_geometric.data import Data  # noqa: PLC0415
+    from torchcp.classification.score.aps import APS  # noqa: PLC0415
+    from torchcp.classification.score.lac import LAC  # noqa: PLC0415
+    from torchcp.graph.predictor.split import SplitPredictor  # noqa: PLC0415
+    from torchcp.graph.score import DAPS, SNAPS  # noqa: PLC0415
+
+    read = {name: torch.from_numpy(value) for name, value in np.load(path).items()}
+    probabilities, y = read["probabilities"], read["y"]
+    # a node without a label is in no division, and its one-hot label is not read
+    data = Data(x=read["x"], edge_index=read["edge_index"], y=y.clamp_min(0))
+    aps: Callable[..., Any] = APS(score_type="identity")
+    scores = {
+        "lac": LAC(score_type="identity"),
+        "aps": aps,
+        "daps": DAPS(data, aps),
+        "snaps": SNAPS(data, aps, features=data.x),
+    }
+    label_mask = torch.nn.functional.one_hot(data.y, probabilities.shape[1]).bool()
+    found = {}
+    for name, score in scores.items():
+        predictor = SplitPredictor(data, score, alpha=ALPHA)
+        sizes = []
+        for number in range(DIVISIONS):
+            torch.manual_seed(number)
+            fitted, counted = division(read["test"], number)
+            predictor.calculate_threshold(probabilities, fitted, label_mask)
+            sizes.append(predictor.predict_with_logits(probabilities, counted).sum(1).double())
+        found[name] = round(float(torch.cat(sizes).mean()), 5)
+    return found
+
+
+def measure(folder: Path, out: Path) -> None:
+    """Write the sizes of every graph in the folder."""
+    without_the_rest()
+    torch.set_num_threads(1)
+    sizes = {}
+    for path in sorted(folder.glob("*.npz")):
+        sizes[path.stem] = sizes_of(path)
+        print(path.stem, sizes[path.stem], flush=True)
+    about = {"torchcp": importlib.metadata.version("torchcp"), "torch": torch.__version__}
+    out.write_text(json.dumps({**about, "divisions": DIVISIONS, "sizes": sizes}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("export", "measure"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--file", action="append", default=[])
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    given = parser.parse_args()
+    if given.action == "export":
+        export(given.folder, [str(Path(one).resolve()) for one in given.file], given.out)
+    else:
+        measure(given.folder, given.out)

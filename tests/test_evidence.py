@@ -20,7 +20,7 @@ FIGURE = re.compile(rf"{NUMBER}|(?<![\w.])\d+(?=(?: to \d+)? %)")
 """A decimal number, or a whole one in percent."""
 MEAN_AND_DEVIATION = re.compile(r"(?<![\w.])-?[\d.]+ ± \d+(?:\.\d+)?")
 QUOTED = tomllib.loads((ROOT / "tests/quoted_figures.toml").read_text("utf-8"))["figure"]
-ELSEWHERE = ("paper", "setting", "example", "timing", "check")
+ELSEWHERE = ("paper", "published", "setting", "example", "timing", "check")
 
 
 def plain(text: str) -> str:

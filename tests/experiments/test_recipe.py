@@ -25,7 +25,9 @@ def test_every_recipe_gives_runs_that_differ(name):
         keys = [run_key(config) for cell in cells for config in cell.configs]
         assert len(set(keys)) == len(keys)
     target, _, _ = name.rpartition("-")
-    few = {"amortised": 5, "general": 5, "ood": 3, "sets": 1} | ({"ood": 1} if recipe.left_out else {})
+    few = {"amortised": 5, "general": 5, "ood": 3, "sets": 1} | (
+        {"ood": 1} if recipe.left_out else {}
+    )
     assert recipe.runs == few.get(target, 10)
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from graphdrop.train import Trainer
 
 COVERAGE = 0.9
+KINDS = {"all": False, "by_class": True}
+"""One threshold, or one for every class."""
+Counts = tuple[Tensor, Tensor, Tensor]
+"""Of every node: whether its set holds its class, the size of its set, its class."""
 
 
 class Covered(Config):
@@ -46,31 +50,29 @@ def set_scores(trainer: Trainer, divisions: int) -> dict[str, Any]:
     alike = feature_neighbors(trainer.data.x, NEIGHBORS)
     tested, classes = trainer.rows["test"], mean.shape[1]
 
-    def counted(kind: SetMethod, *, by_class: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        for number in range(divisions):
-            drawn = torch.rand(
-                len(mean), generator=torch.Generator().manual_seed(number), dtype=torch.float64
-            )
-            scores = class_scores(mean, kind, origin, drawn, alike)
-            fitted, counted_on = division(tested, number)
-            own = scores[fitted].gather(1, labels[fitted][:, None]).squeeze(1)
+    def counted(kind: SetMethod, number: int) -> Iterator[tuple[str, Counts]]:
+        """What one division gives, with one threshold and with one for every class."""
+        generator = torch.Generator().manual_seed(number)
+        drawn = torch.rand(len(mean), generator=generator, dtype=torch.float64)
+        scores = class_scores(mean, kind, origin, drawn, alike)
+        fitted, rest = division(tested, number)
+        own = scores[fitted].gather(1, labels[fitted][:, None]).squeeze(1)
+        for name, by_class in KINDS.items():
             limits = thresholds(own, labels[fitted], COVERAGE, classes, by_class=by_class)
-            members = scores[counted_on] <= limits.to(scores)
-            held = members.gather(1, labels[counted_on][:, None]).squeeze(1)
-            yield held.double(), members.sum(1).double(), labels[counted_on]
+            members = scores[rest] <= limits.to(scores)
+            held = members.gather(1, labels[rest][:, None]).squeeze(1)
+            yield name, (held.double(), members.sum(1).double(), labels[rest])
 
-    return {
-        "sets": {
-            kind.value: {
-                name: _summed_up([*counted(kind, by_class=by_class)], classes)
-                for name, by_class in (("all", False), ("by_class", True))
-            }
-            for kind in SetMethod
+    found: dict[str, Any] = {}
+    for kind in SetMethod:
+        by_division = [dict(counted(kind, number)) for number in range(divisions)]
+        found[kind.value] = {
+            name: _summed_up([one[name] for one in by_division], classes) for name in KINDS
         }
-    }
+    return {"sets": found}
 
 
-def _summed_up(found: list[tuple[Tensor, Tensor, Tensor]], classes: int) -> dict[str, float]:
+def _summed_up(found: list[Counts], classes: int) -> dict[str, float]:
     """Means and deviations over divisions; the coverage of a class is that of all together."""
     coverage = torch.stack([held.mean() for held, _, _ in found])
     size = torch.stack([sizes.mean() for _, sizes, _ in found])

@@ -15,8 +15,10 @@ from pyarrow import parquet
 
 from graphdrop import config, load_dataset
 from graphdrop.cli import main
+from graphdrop.cli.sheet import shown
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
+from graphdrop.inference.trust import trusted
 from graphdrop.train import Trainer, load
 from graphdrop.train.progress import Silent
 
@@ -115,22 +117,30 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     with output.open() as stream:
         rows = list(csv.DictReader(stream))
     probability = [f"probability_{number}" for number in range(3)]
-    columns = ["node", "class", *probability, "entropy", "mutual_information", "set_90"]
-    assert list(rows[0]) == columns
-    assert [int(row["node"]) for row in rows] == list(range(80))
+    known = ["id", "predicted", "probability", "set_90", "entropy", "trust", "label", "split"]
+    assert list(rows[0]) == [*known, "mutual_information", *probability]
+    assert [int(row["id"]) for row in rows] == list(range(80))
     # The file has what anybody gets from the saved network.
     data = load_dataset(graph).data
     direct = predict(load(trained), data, 3, seed=0, temperature=0.67)
     written = torch.tensor([[float(row[name]) for name in probability] for row in rows])
-    assert torch.equal(written, direct.probabilities)
-    assert [int(row["class"]) for row in rows] == direct.vote.tolist()
+    assert torch.allclose(written, direct.probabilities, rtol=0, atol=1e-7)
+    assert [int(row["predicted"]) for row in rows] == direct.vote.tolist()
     for column, expected in (("entropy", direct.entropy), ("mutual_information", direct.epistemic)):
-        assert torch.equal(torch.tensor([float(row[column]) for row in rows]), expected)
+        found = torch.tensor([float(row[column]) for row in rows])
+        assert torch.allclose(found, expected, rtol=0, atol=1e-7)
+    assert [int(row["label"]) for row in rows] == data.y.tolist()
+    assert [row["split"] == "test" for row in rows] == data.test_mask.tolist()
+    trust = trusted(direct, 0.9)
+    assert [row["trust"] == "yes" for row in rows] == trust.trusted.tolist()
+    assert f"{int(trust.trusted.sum())} to trust" in printed
     assert "approximate" in printed
     members = torch.zeros(80, 3, dtype=torch.bool)
     for node, row in enumerate(rows):
-        members[node, [int(label) for label in row["set_90"].split()]] = True
-    assert torch.equal(members, direct.sets(0.9).members)
+        members[node, [int(label) for label in row["set_90"].split("|")]] = True
+    sets = direct.sets(0.9).members
+    sets[~sets.any(1), direct.predicted[~sets.any(1)]] = True  # no set is shown empty
+    assert torch.equal(members, sets)
 
 
 def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
@@ -175,9 +185,8 @@ def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
         rows = list(csv.DictReader(stream))
     assert [list(row) for row in table] == [list(row) for row in rows]
     for one, other in zip(table, rows, strict=True):
-        assert one.pop("set_90") == other.pop("set_90")
-        # Nine digits in the text, sixteen in the table.
-        assert list(one.values()) == pytest.approx([float(v) for v in other.values()], rel=1e-8)
+        # Nine decimals in the text, sixteen digits in the table.
+        assert list(other.values()) == [shown(value) for value in one.values()]
 
 
 def test_another_kind_of_file_is_refused_before_any_work(run, tmp_path):
@@ -292,7 +301,7 @@ def test_a_diverging_run_ends_with_one_line_and_exit_code_2(run, graph, tmp_path
 
 def test_help_explains_every_setting(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    code, printed, _ = run("train", "--help")
+    code, printed, _ = run("train", "--help-all")
     assert code == 0
     words = " ".join(printed.split())
     for setting in config.explained():

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graphdrop.config import Config
-    from graphdrop.data import Dataset, load_dataset
+    from graphdrop.data import Dataset, from_networkx, from_pandas, load_dataset, load_tables
     from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
     from graphdrop.graph import Graph
     from graphdrop.inference import (
@@ -52,8 +52,11 @@ __all__ = [
     "calibrate",
     "calibration_error",
     "energy",
+    "from_networkx",
+    "from_pandas",
     "load",
     "load_dataset",
+    "load_tables",
     "pavpu",
     "predict",
     "save",
@@ -64,7 +67,7 @@ __version__ = "0.2.0"
 
 _PACKAGES = {
     "config": ["Config"],
-    "data": ["Dataset", "load_dataset"],
+    "data": ["Dataset", "from_networkx", "from_pandas", "load_dataset", "load_tables"],
     "estimators": ["ARM", "REINFORCE", "Concrete", "DisARM"],
     "graph": ["Graph"],
     "kernels": ["aggregate"],

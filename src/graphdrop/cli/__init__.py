@@ -8,21 +8,32 @@ from typing import Annotated
 import typer
 
 import graphdrop
-from graphdrop.cli import data, demo, report, reproduce, runs, search, train
+from graphdrop.cli import (
+    data,
+    demo,
+    output,
+    predict,
+    report,
+    reproduce,
+    runs,
+    search,
+    train,
+)
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"
+_ANYWHERE = (_DEBUG, output.JSON, output.QUIET)
+_SHOWS_TEXT = {"--help", "--help-all", "--version", "--show-completion", "--install-completion"}
 
 app = typer.Typer(
     name="graphdrop",
-    help="Learnable connection sampling and uncertainty for graph neural networks.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 demo.add_to(app)
 train.add_to(app)
 runs.add_to(app)
+predict.add_to(app)
 reproduce.add_to(app)
 search.add_to(app)
 report.add_to(app)
@@ -47,23 +58,46 @@ def _options(
         bool,
         typer.Option(_DEBUG, help=f"Show where an error arose (also {DEBUG_VARIABLE}=1)."),
     ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(output.JSON, help="Print the result as one JSON document, and nothing else."),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option(output.QUIET, help="Print no progress and no notes.")
+    ] = False,
 ) -> None:
-    # The version is printed by its callback, and main looks for --debug itself.
-    pass
+    """Learnable connection sampling and uncertainty for graph neural networks.
+
+    The options below may stand anywhere in the line. Exit codes: 0 done, 2 wrong input, 1 a defect
+    of the program, 128 + N stopped by signal N (130 by Ctrl+C; train --resume goes on).
+    """
+    # The version is printed by its callback, and main looks for the others itself.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command. An error is one line on stderr and exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = _DEBUG in given or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0")
-    # One adds --debug at the end of the line that failed; as an option of all it belongs in front.
-    ordered = [_DEBUG] * (_DEBUG in given) + [word for word in given if word != _DEBUG]
+    # One adds such words at the end of a line; as options of all commands they belong in front.
+    ordered = [word for word in _ANYWHERE if word in given]
+    ordered += [word for word in given if word not in _ANYWHERE]
+    as_json = output.JSON in given and not _SHOWS_TEXT.intersection(given)
     try:
-        app(ordered)
+        with output.for_machines(as_json=as_json, quiet=output.QUIET in given):
+            app(ordered, prog_name="graphdrop")
+    except SystemExit as stop:
+        if as_json:
+            code = stop.code if isinstance(stop.code, int) else 0
+            print(
+                output.document(code, "the words of the command are wrong" if code == 2 else None)
+            )
+        raise
     except (ValueError, OSError, MemoryError, RuntimeError) as error:
         if debug or not _is_expected(error):
             raise
         print(f"graphdrop: error: {_in_one_line(error)}", file=sys.stderr)
+        if as_json:
+            print(output.document(2, _in_one_line(error)))
         sys.exit(2)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from graphdrop.cli import output, tables
 from graphdrop.data.download import read_verified
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
@@ -39,6 +40,11 @@ def list_datasets(
 ) -> None:
     """Show what is known, what is here, and where the rest would come from."""
     _console().print(_table_of_files(root) if files else _table_of_datasets(root))
+    found = {
+        source.name: {file.name: find(source, file, root) for file in source.files}
+        for source in SOURCES.values()
+    }
+    output.result(files=found, folders=local_folders(root))
     print(f"Looked in {', '.join(map(str, local_folders(root)))}.")
 
 
@@ -67,33 +73,69 @@ def _table_of_datasets(root: Path | None) -> Table:
 @app.command()
 def fetch(names: Names = None, root: Root = None) -> None:
     """Download what is not here, and verify every file."""
+    fetched = dict[str, object]()
     for source in _chosen(names):
         paths = fetch_files(source, root)
+        fetched[source.name] = paths
         for file in source.files:
             read_verified(paths[file.name], file.sha256)
         folders = sorted({str(path.parent) for path in paths.values()})
         print(f"{source.name}: {len(paths)} files verified in {', '.join(folders)}")
+    output.result(files=fetched)
 
 
 @app.command()
 def info(
     name: Annotated[
-        str, typer.Argument(help="A known dataset, 'synthetic', or the path of an .npz file.")
+        str,
+        typer.Argument(
+            help="A known dataset, 'synthetic', the path of an .npz file or of a table of nodes, "
+            "or a folder with nodes.csv and edges.csv."
+        ),
     ],
     split: Annotated[
         str, typer.Option(help="public, random-per-class or random-fractions.")
     ] = "public",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     root: Root = None,
+    *,
+    edges: tables.Edges = None,
+    label: tables.Label = None,
+    id_column: tables.Id = None,
+    features: tables.Features = None,
+    split_column: tables.SplitColumn = None,
+    weight: tables.Weight = None,
 ) -> None:
     """Load a dataset, fetching it if need be, and show its statistics."""
-    from graphdrop.data import load_dataset  # noqa: PLC0415 - the other commands need no torch
+    # the other commands need no torch
+    from graphdrop.config import Config  # noqa: PLC0415
+    from graphdrop.train.inputs import load_for  # noqa: PLC0415
 
-    dataset = load_dataset(name, root, split, seed)
+    given = tables.as_settings(
+        name,
+        None,
+        root=root,
+        split=split,
+        edges=edges,
+        label_column=label,
+        id_column=id_column,
+        feature_columns=features,
+        split_column=split_column,
+        weight_column=weight,
+    )
+    dataset = load_for(Config(data=given | {"split_seed": seed}).data)
     table = Table(box=box.SIMPLE, show_header=False, title=dataset.name, title_justify="left")
     for what, how_much in dataset.summary.rows():
         table.add_row(what, how_much)
     _console().print(table)
+    for note in dataset.notes:
+        print(note)
+    output.result(
+        summary=dataset.summary,
+        checksums=dataset.checksums,
+        notes=dataset.notes,
+        schema=dataset.schema,
+    )
     if dataset.checksums:
         print("sha256 of the files:")
     for file, sha256 in dataset.checksums.items():
@@ -127,6 +169,7 @@ def verify(names: Names = None, root: Root = None) -> None:
                 table.add_row(file.name, Text("wrong", style="bold red"), str(path))
                 failures.append(str(error))
     _console().print(table)
+    output.result(failures=failures)
     if failures:
         raise ValueError("; ".join(failures))
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphdrop import config as settings
+from graphdrop.cli import output
 from graphdrop.cli.report import written
 from graphdrop.data.sources import SOURCES, UnavailableError
 
@@ -55,6 +56,11 @@ def demo(
     _show(dataset.name, evidence, folder)
     words = ["graphdrop", "demo", "--out", str(out), "--seed", str(seed)]
     print(written(folder / "report.html", evidence, data, words))
+    output.result(
+        folder=folder,
+        report=folder / "report.html",
+        runs=[{"folder": run.folder, "test": run.scores} for run in evidence],
+    )
 
 
 @contextmanager

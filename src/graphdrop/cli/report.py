@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphdrop.cli import output as machine
+from graphdrop.cli import tables
 from graphdrop.cli.runs import OwnData
+from graphdrop.config import DataSettings
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -25,6 +28,8 @@ def report(
         "report.html"
     ),
     dataset: OwnData = None,
+    nodes: tables.Nodes = None,
+    edges: tables.Edges = None,
 ) -> None:
     """Compare runs on one graph in an HTML page that needs no network and no server.
 
@@ -40,8 +45,12 @@ def report(
         )
     check_runs(run)
     words = ["graphdrop", "report", *map(str, run), "-o", str(output)]
-    words += [] if dataset is None else ["--dataset", dataset]
-    print(written(output, *gather(run, dataset), words))
+    given = {"--dataset": dataset, "--nodes": nodes, "--edges": edges}
+    words += [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+    elsewhere = tables.as_settings(dataset, nodes, edges=edges)
+    source = DataSettings(**elsewhere) if edges is not None else elsewhere.get("dataset")
+    print(written(output, *gather(run, source), words))
+    machine.result(output=output, bytes=output.stat().st_size, runs=run)
 
 
 def written(output: Path, evidence: list[RunEvidence], data: Data, words: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from graphdrop.cli import output
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
@@ -104,6 +105,7 @@ def reproduce(
             for table in done.rendering.tables.values():
                 console.print(table.to_rich())
             print(f"{done.target}: {', '.join(map(str, done.paths))}")
+            output.result(**{done.target: done.paths})
     except KeyboardInterrupt:
         print("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -1,11 +1,9 @@
-"""`graphdrop evaluate` and `graphdrop predict`: scores and predictions of a run."""
+"""`graphdrop evaluate`: the scores of a run again, and what commands on runs share."""
 
 from __future__ import annotations
 
-import io
 import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +12,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from graphdrop.config import Config
+from graphdrop.cli import output, tables
+from graphdrop.config import Config, DataSettings
+from graphdrop.data.sources import short_name
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
-    from graphdrop.inference import Predictive
     from graphdrop.train.evaluation import Scores
     from graphdrop.train.opening import Opened
 
@@ -30,87 +29,68 @@ OwnData = Annotated[
     str | None,
     typer.Option(
         "--dataset",
-        help="The run's data again, such as an .npz file that lies elsewhere now, or other data.",
+        help="The run's data again, such as a file that lies elsewhere now, or other data: an .npz "
+        "file, or a folder with nodes.csv and edges.csv.",
         show_default="the run's own",
     ),
 ]
 
 
-def evaluate(run: Run, samples: Samples = None, dataset: OwnData = None) -> None:
-    """Score the selected network of a run again, on its validation and test nodes."""
+def evaluate(
+    run: Run,
+    samples: Samples = None,
+    dataset: OwnData = None,
+    nodes: tables.Nodes = None,
+    edges: tables.Edges = None,
+) -> None:
+    """Score the selected network of a run again, on its validation and test nodes.
+
+    With --dataset, or --nodes and --edges, it scores another graph with the same columns.
+    """
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
 
-    chosen, model, data, header, _ = _opened(run, dataset)
+    chosen, model, data, header, same, _ = opened_run(run, dataset, nodes, edges)
     scores = {}
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
     for how, calibrator in ways.items():
         for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
             rows = mask.nonzero().flatten()
+            if not len(rows):
+                continue
             prediction = infer(model, data, samples, rows=rows, calibrator=calibrator)
             scores[name + how] = evaluation.score(prediction, data.y[rows], chosen)
-    show_scores(chosen, scores, list(sampled(model).drop_rates().values()))
-    finished = "" if (run / "result.json").is_file() else " The run is not finished."
+    if not scores:
+        raise ValueError("the data has no labelled validation or test node: nothing can be scored")
+    rates = list(sampled(model).drop_rates().values())
+    show_scores(chosen, scores, rates)
+    done = (run / "result.json").is_file()
+    finished = "" if done else " The run is not finished."
     print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
+    output.result(
+        run=run,
+        **{name.replace(", ", "_"): values for name, values in scores.items()},
+        drop_rates=rates,
+        epoch=header["epoch"],
+        finished=done,
+        same_data=same,
+    )
 
 
-def predict(
-    run: Run,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="The file to write: .csv, or .parquet with pyarrow."),
-    ],
-    samples: Samples = None,
-    dataset: OwnData = None,
-) -> None:
-    """Predict the class of every node with the selected network of a run.
-
-    Writes for each node its class, the probability of every class, the entropy of the prediction
-    and the mutual information between prediction and network, in nats. Judge how far to trust a
-    node by its probability or the entropy, which find errors better than the mutual information
-    does. The last column has the classes, with spaces between them, of a set that
-    should hold the true class 90 % of the time.
-    """
-    from graphdrop.inference import predict as infer  # noqa: PLC0415
-
-    write = _writer(output)
-    _, model, data, _, _ = _opened(run, dataset)
-    prediction = infer(model, data, samples)
-    columns: dict[str, list[Any]] = {
-        "node": list(range(len(prediction.probabilities))),
-        "class": prediction.predicted.tolist(),
-    }
-    for number, probability in enumerate(prediction.probabilities.T.tolist()):
-        columns[f"probability_{number}"] = probability
-    columns["entropy"] = prediction.entropy.tolist()
-    columns["mutual_information"] = prediction.epistemic.tolist()
-    if prediction.origin.set_nodes is not None:  # older runs carry none
-        columns["set_90"] = _sets(prediction)
-    write(columns, output)
-    print(f"Wrote {len(columns['node'])} nodes to {output}.")
-
-
-def _sets(prediction: Predictive) -> list[str]:
-    """The classes in the 90 % set of every node, with spaces between them."""
-    sets = prediction.sets(0.9)
-    if sets.approximate:
-        print(
-            "The sets in column set_90 are approximate: their calibration nodes also selected the "
-            "network, or come from another graph. For a guarantee train with --set "
-            "data.calibration=0.5."
-        )
-    return [" ".join(map(str, sets.classes(node))) for node in range(len(sets))]
-
-
-def _opened(run: Path, dataset: str | None) -> Opened:
+def opened_run(
+    run: Path, dataset: str | None, nodes: Path | None = None, edges: Path | None = None
+) -> Opened:
     """A run with its own data, or with other data and a note that says so."""
     from graphdrop.train.opening import open_run, other_data  # noqa: PLC0415
 
-    opened = open_run(run, dataset)
+    given = tables.as_settings(dataset, nodes, edges=edges)
+    opened = open_run(run, DataSettings(**given) if edges is not None else given.get("dataset"))
     if not opened.same:
         print(f"Note: {other_data(run)}.", file=sys.stderr)
+    for note in opened.notes:
+        print(note, file=sys.stderr)
     return opened
 
 
@@ -119,10 +99,10 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     model = chosen.model
     name = model.method.removeprefix("GCN-")
     named = model.method if model.architecture == "gcn" else f"{model.architecture.upper()}-{name}"
-    title = f"{Path(chosen.data.dataset).stem}, {named}, {model.layers} layers"
+    title = f"{short_name(chosen.data.dataset)}, {named}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
-    for column in scores["test"].shown():
+    for column in next(iter(scores.values())).shown():
         table.add_column(column, justify="right")
     for name, one in scores.items():
         table.add_row(name, *(f"{value:.4f}" for value in one.shown().values()))
@@ -136,8 +116,8 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     console.print(rates)
     axis = chosen.predict.pavpu_axis.replace("-", " ")
     print(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
-    test = scores["test"]
-    if test.accuracy_vote != test.accuracy_mean:
+    test = scores.get("test")
+    if test is not None and test.accuracy_vote != test.accuracy_mean:
         print(
             f"Test accuracy by majority vote: {test.accuracy_vote:.4f}, by the highest mean "
             f"probability: {test.accuracy_mean:.4f}."
@@ -159,49 +139,6 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
         )
 
 
-Columns = dict[str, list[Any]]
-_PARQUET = "pyarrow.parquet"
-
-
-def _writer(output: Path) -> Callable[[Columns, Path], None]:
-    """The function that writes a file with this suffix; raises if there is none."""
-    if not output.parent.is_dir():
-        raise ValueError(f"--output is {output} and {output.parent} is no folder: make it first")
-    if output.suffix == ".csv":
-        return _write_csv
-    if output.suffix != ".parquet":
-        raise ValueError(f"--output is {output}: give a name that ends in .csv or .parquet")
-    try:
-        import_module(_PARQUET)
-    except ImportError as error:
-        raise ValueError(
-            f"--output is {output} and pyarrow, which writes Parquet, is not installed: run "
-            "`pip install pyarrow`, or give a name that ends in .csv"
-        ) from error
-    return _write_parquet
-
-
-def _write_csv(columns: Columns, output: Path) -> None:
-    from graphdrop.util.files import replace_file  # noqa: PLC0415
-
-    # Nine digits give every float32 back exactly.
-    text = [
-        [str(v) if isinstance(v, int | str) else f"{v:.9g}" for v in values]
-        for values in columns.values()
-    ]
-    lines = [",".join(columns), *(",".join(row) for row in zip(*text, strict=True))]
-    replace_file(output, ("\n".join(lines) + "\n").encode())
-
-
-def _write_parquet(columns: Columns, output: Path) -> None:
-    from graphdrop.util.files import replace_file  # noqa: PLC0415
-
-    parquet, stream = import_module(_PARQUET), io.BytesIO()
-    parquet.write_table(import_module("pyarrow").table(columns), stream)
-    replace_file(output, stream.getvalue())
-
-
 def add_to(app: typer.Typer) -> None:
-    """Give the command `graphdrop` these verbs."""
+    """Give the command `graphdrop` this verb."""
     app.command()(evaluate)
-    app.command()(predict)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from graphdrop.cli import output
 from graphdrop.cli.reproduce import cores
 
 
@@ -78,6 +79,7 @@ def search(
     replace_file(page, table.to_markdown().encode())
     if out is not None:
         replace_file(out, search_results.fragment(plan, target, outcomes).encode())
+    output.result(**{target: [path for path in (store.path, page, out) if path]})
     print(f"{target}: {', '.join(str(path) for path in (store.path, page, out) if path)}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdrop import config as settings
+from graphdrop.cli import output, tables, train_help
 from graphdrop.cli.runs import show_calibration, show_scores
 from graphdrop.cli.signals import stopping_at_signals
 from graphdrop.config import Config
@@ -42,8 +43,22 @@ def train(
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="A known dataset, 'synthetic', or the path of an .npz file.", show_default="cora"
+            help="A known dataset, 'synthetic', an .npz file, or a folder with nodes.csv and "
+            "edges.csv.",
+            show_default="cora",
         ),
+    ] = None,
+    nodes: tables.Nodes = None,
+    edges: tables.Edges = None,
+    label: tables.Label = None,
+    id_column: tables.Id = None,
+    features: tables.Features = None,
+    split_column: tables.SplitColumn = None,
+    weight: tables.Weight = None,
+    missing: tables.Missing = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="public, random-per-class or random-fractions.", show_default="public"),
     ] = None,
     method: Annotated[
         str | None,
@@ -100,6 +115,12 @@ def train(
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print all settings as TOML and stop.")
     ] = False,
+    _help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", help="Show this message.", callback=train_help.show_all, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Train a method on a graph, and score it on the test nodes.
 
@@ -108,7 +129,19 @@ def train(
     """
     asked = settings.override(settings.read(config) if config else {}, assignments or [])
     options: dict[str, dict[str, Any]] = {
-        "data": {"dataset": dataset, "root": None if root is None else str(root)},
+        "data": tables.as_settings(
+            dataset,
+            nodes,
+            root=root,
+            edges=edges,
+            label_column=label,
+            id_column=id_column,
+            feature_columns=features,
+            split_column=split_column,
+            weight_column=weight,
+            missing=missing,
+            split=split,
+        ),
         "model": {"method": method, "architecture": architecture, "layers": layers},
         "train": {"epochs": epochs},
     }
@@ -123,7 +156,9 @@ def train(
         asked = merged(settings.read_run(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
-        print(settings.to_toml(_completed(chosen)), end="")
+        complete = _completed(chosen)
+        print(settings.to_toml(complete), end="")
+        output.result(config=complete.model_dump(mode="json"))
         return
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
@@ -134,6 +169,7 @@ def train(
         _train_seeds(chosen, seeds, out, resume=resume)
         return
     chosen, result = _train_one(chosen, out, resume=resume)
+    output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
     scores = {"validation": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates)
@@ -170,6 +206,9 @@ def _train_seeds(chosen: Config, seeds: int, out: Path, *, resume: bool) -> None
         one = chosen.model_copy(update={"seed": seed})
         folder = out / f"seed-{seed}"
         results.append(_train_one(one, folder, resume=resume or folder.exists())[1])
+    folders = [out / f"seed-{seed}" for seed in range(chosen.seed, chosen.seed + seeds)]
+    pairs = zip(folders, results, strict=True)
+    output.result(runs=[{"folder": folder, **one.as_json()} for folder, one in pairs])
     print(f"{seeds} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
     parts = {"validation": [r.validation for r in results], "test": [r.test for r in results]}
     for part, scores in parts.items():
@@ -207,15 +246,16 @@ def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, dict):
         return asked
     whole = dict(data)
-    name, root = data.get("dataset"), data.get("root")
+    name = data.get("dataset")
     known = isinstance(name, str) and (name == "synthetic" or sources.find_source(name))
     if isinstance(name, str) and not known and expanded(name).exists():
-        whole["dataset"] = str(expanded(name).resolve())
-    if isinstance(root, str) and root:
-        whole["root"] = str(expanded(root).resolve())
+        whole["dataset"] = tables.whole_path(name)
+    for key in ("root", "edges"):
+        if isinstance(path := data.get(key), str) and path:
+            whole[key] = tables.whole_path(path)
     return asked | {"data": whole}
 
 
 def add_to(app: typer.Typer) -> None:
     """Give the command `graphdrop` this verb."""
-    app.command(epilog=_SETTINGS)(train)
+    app.command(epilog=_SETTINGS, cls=train_help.TrainCommand)(train)

@@ -37,7 +37,8 @@ class DataSettings(Section):
     """Which graph, and what is done to its features."""
 
     dataset: str = "cora"
-    """A known dataset (cora, citeseer, pubmed, cora_ml, synthetic) or the path of an .npz file."""
+    """A known dataset (cora, citeseer, pubmed, cora_ml, synthetic), the path of an .npz file, of a
+    table of nodes (.csv, .parquet), or of a folder with tables named nodes and edges."""
     root: str = ""
     """The folder in which a known dataset's files are looked for first; empty for none."""
     split: Literal["public", "random-per-class", "random-fractions"] = "public"
@@ -51,6 +52,34 @@ class DataSettings(Section):
     """The fraction of the validation nodes that is reserved: half of it for the calibrator alone,
     half for prediction sets alone, whose coverage is then guaranteed; all of it for prediction sets
     if there is no calibrator. 0 uses all validation nodes for selection, calibrator and sets."""
+    edges: str = ""
+    """Tables: the path of the edges; empty for the file named edges beside the nodes."""
+    label_column: str = ""
+    """Tables: the column of classes; empty for label, class, y or target."""
+    id_column: str = ""
+    """Tables: the column of ids; empty for id, node_id, node or name, or else the first."""
+    feature_columns: str = ""
+    """Tables: the columns that are features, with commas between them; name:category reads numbers
+    as categories. Empty for all that are numbers or categories."""
+    split_column: str = ""
+    """Tables: a column with train, val and test; empty for none."""
+    weight_column: str = ""
+    """Tables: a column of the edges with weights above 0; empty for none."""
+    missing: Literal["impute", "refuse"] = "impute"
+    """Tables: whether missing values are imputed (a number by the training nodes' mean, a category
+    by one of its own) or refused."""
+
+
+TABLE_SETTINGS = (
+    "edges",
+    "label_column",
+    "id_column",
+    "feature_columns",
+    "split_column",
+    "weight_column",
+    "missing",
+)
+"""Settings of data that only tables have."""
 
 
 class ModelSettings(Section):

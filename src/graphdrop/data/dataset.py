@@ -20,11 +20,13 @@ from graphdrop.data.planetoid import read_planetoid
 from graphdrop.data.splits import Split, random_fractions, random_per_class
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
 from graphdrop.data.validate import MASKS, validate_data
 from graphdrop.util.files import expanded
 from graphdrop.util.memory import check_bytes, most_bytes
 
 if TYPE_CHECKING:
+    from graphdrop.data.tables.schema import Schema
     from graphdrop.graph import Graph
 
 SYNTHETIC = "synthetic"
@@ -51,6 +53,10 @@ class Dataset:
     checksums: Mapping[str, str] = field(default_factory=dict)
     changes: EdgeChanges | None = None
     stored_dtype: torch.dtype = torch.float32
+    schema: "Schema | None" = None
+    """How columns became features, where the graph came from tables."""
+    notes: tuple[str, ...] = ()
+    """Sentences on how it was read, which training prints."""
 
     @cached_property
     def graph(self) -> "Graph":
@@ -89,7 +95,8 @@ def load_dataset(
     """Load a dataset, and download its files if they are missing.
 
     - `name`: `"cora"`, `"citeseer"`, `"pubmed"`, `"cora_ml"`; `"synthetic"`, a graph like Cora that
-      needs no file; the path of an `.npz` file; or a PyG `Data`
+      needs no file; the path of an `.npz` file; a folder with `nodes.csv` and `edges.csv`
+      (`load_tables` says more); or a PyG `Data`
     - `root`: the folder in which files are searched first, and to which they are downloaded
     - `split`: `"public"`, the split that comes with the data or, if there is none, 20 random nodes
       per class, 500 and 1000 (60, 20 and 20 % of each class if the graph is too small for that);
@@ -110,13 +117,15 @@ def load_dataset(
     """
     most = most_bytes(max_bytes)
     if isinstance(name, Data):
-        return _build("data", copy.copy(name), split, seed, most=most)
+        return build_dataset("data", copy.copy(name), split, seed, most=most)
     if name == SYNTHETIC:
-        return _build(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
+        return build_dataset(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
         return _from_files(source.name, sources.read(source, root), split, seed, most)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
         path = expanded(name)
+        if is_tables(path):
+            return load_tables(path, split=split, seed=seed, max_bytes=max_bytes)
         return _from_files(path.stem, {path.name: _read_file(path, most)}, split, seed, most)
     raise ValueError(_unknown(name))
 
@@ -130,10 +139,10 @@ def _from_files(
     else:
         data = read_planetoid(files, name)
     checksums = {file: hashlib.sha256(raw).hexdigest() for file, raw in files.items()}
-    return _build(name, data, split, seed, most=most, checksums=checksums)
+    return build_dataset(name, data, split, seed, most=most, checksums=checksums)
 
 
-def _build(
+def build_dataset(
     name: str,
     data: Data,
     split: str | Split,
@@ -141,18 +150,21 @@ def _build(
     *,
     most: int,
     checksums: Mapping[str, str] | None = None,
+    changes: EdgeChanges | None = None,
 ) -> Dataset:
-    """Check the data, choose the split; edges that come from files become undirected."""
-    changes = None
+    """Check the data, choose the split; edges that come from files become undirected.
+
+    `changes` says what was done to edges that are undirected already.
+    """
     where = f"{name}: " if checksums else ""
     try:
         num_classes = validate_data(data, most)
         data.edge_index, data.y = data.edge_index.long(), data.y.long()
         stored = data.x.dtype
         data.x = data.x.to(torch.float32)
-        if checksums:
+        if checksums and changes is None:
             data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])
-        chosen = _choose_split(data, split, seed)
+        chosen = choose_split(data, split, seed)
     except ValueError as error:
         raise ValueError(f"{where}{error}") from error
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
@@ -160,7 +172,8 @@ def _build(
     return Dataset(name, data, chosen, num_classes, checksums or {}, changes, stored)
 
 
-def _choose_split(data: Data, split: str | Split, seed: int) -> Split:
+def choose_split(data: Data, split: str | Split, seed: int) -> Split:
+    """The split by name, drawn from the labels or stored in the data, or the given one, checked."""
     if isinstance(split, Split):
         return _check_covers(split, data)
     if split not in ("public", "random-per-class", "random-fractions"):
@@ -211,12 +224,16 @@ def _check_covers(split: Split, data: Data) -> Split:
 
 
 def _looks_like_a_path(name: str) -> bool:
-    return bool(name) and (name.endswith(".npz") or Path(name).name != name or Path(name).exists())
+    known = name.lower().endswith((".npz", *ENDINGS))
+    return bool(name) and (known or Path(name).name != name or Path(name).exists())
 
 
 def _read_file(path: Path, most: int) -> bytes:
     if path.is_dir():
-        raise ValueError(f"{path} is a directory where a file should be: give the .npz file in it")
+        raise ValueError(
+            f"{path} is a directory where a file should be: give the .npz file in it, or a folder "
+            "with nodes.csv and edges.csv"
+        )
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a device or a pipe: give an .npz file")
     try:
@@ -231,6 +248,6 @@ def _unknown(name: object) -> str:
     close = difflib.get_close_matches(name.lower(), known, 1) if isinstance(name, str) else []
     got = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     return (
-        f"dataset {got} is not known: give one of {', '.join(known)}, the path of an .npz file, "
-        "or a PyG Data" + (f". Did you mean {close[0]!r}?" if close else "")
+        f"dataset {got} is not known: give one of {', '.join(known)}, the path of an .npz file or "
+        "of a table, or a PyG Data" + (f". Did you mean {close[0]!r}?" if close else "")
     )

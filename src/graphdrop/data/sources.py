@@ -162,6 +162,14 @@ def find_source(name: str) -> Source | None:
     return SOURCES.get(name.lower().replace("-", "_"))
 
 
+def short_name(dataset: str) -> str:
+    """A dataset's name; of a path its last part, or the folder's where that is just `nodes`."""
+    if source := find_source(dataset):
+        return source.name
+    path = Path(dataset)
+    return path.resolve().parent.name or path.stem if path.stem == "nodes" else path.stem
+
+
 def cache_folder() -> Path:
     """The user's cache, where downloads go when no root is given."""
     return user_cache_path("graphdrop", appauthor=False)

@@ -29,7 +29,8 @@ def traits_of(dataset: Dataset) -> GraphTraits:
         nodes=int(data.x.shape[0]),
         edges=int(edges.shape[1]),
         features=int(data.x.shape[1]),
-        feature_kind=feature_kind(data.x, split.train),
+        # columns of tables are scaled as they are read, and one-hot ones need no scale
+        feature_kind="dense" if dataset.schema else feature_kind(data.x, split.train),
         classes=dataset.num_classes,
         train_nodes=sizes[0],
         validation_nodes=sizes[1],

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source
+from graphdrop.data.tables.loading import is_tables, table_paths
 
 ALGORITHM = 1
 """The version of the algorithms; it changes when equal settings give other results."""
@@ -24,7 +25,11 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "heads": 8,
         "rate_draw": "layer",
     },
-    "data": {"calibration": 0.0},
+    "data": {"calibration": 0.0, "missing": "impute"}
+    | dict.fromkeys(
+        ("edges", "label_column", "id_column", "feature_columns", "split_column", "weight_column"),
+        "",
+    ),
     "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
     "train": {"passes": 1, "average": 0.0},
     "predict": {"dropout": True, "calibration": "none"},
@@ -65,7 +70,7 @@ def run_key(config: Config, *, watch: bool = False) -> str:
     """
     everything = {
         "algorithm": ALGORITHM,
-        "data": _checksum(config.data.dataset),
+        "data": _checksum(config),
         # The recipe auto chooses whatever is not given.
         "settings": settled(config)
         if config.recipe == "paper"
@@ -75,8 +80,12 @@ def run_key(config: Config, *, watch: bool = False) -> str:
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _checksum(dataset: str) -> str:
+def _checksum(config: Config) -> str:
+    dataset, edges = config.data.dataset, config.data.edges
     if source := find_source(dataset):
         return " ".join(file.sha256 for file in source.files)
-    path = Path(dataset)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else dataset
+    paths = [Path(dataset)]
+    if is_tables(dataset):
+        paths = list(table_paths(dataset, edges or None))
+    found = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
+    return " ".join(found) if found else dataset

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.config import differences
-from graphdrop.data.sources import find_source
+from graphdrop.data.names import Names
+from graphdrop.data.sources import find_source, short_name
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.layout import layout
 from graphdrop.train.evaluation import METRICS
@@ -89,7 +90,7 @@ def _check(runs: Sequence[RunEvidence]) -> None:
 
 def dataset_name(run: RunEvidence) -> str:
     """The name of a run's dataset; of a file, without folder and ending."""
-    return Path(run.config.data.dataset).stem
+    return short_name(run.config.data.dataset)
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -131,6 +132,7 @@ def _metrics(runs: Sequence[RunEvidence]) -> list[dict[str, Any]]:
 
 
 def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
+    names = Names.of(data)
     return {
         "title": source.title if (source := find_source(name)) else name,
         "sha256": run.data_sha256,
@@ -139,6 +141,7 @@ def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
         "edges": len(_pairs(data)),
         "classes": int(run.prediction.probabilities.shape[1]),
         "features": int(data.x.shape[1]),
+        "class_names": names.classes,
     }
 
 
@@ -161,6 +164,7 @@ def _graph(data: Data) -> dict[str, Any]:
         "pairs": packed(pairs, "uint16" if nodes <= LARGEST else "uint32"),
         "label": packed(data.y, "int16"),
         "part": packed(part, "uint8"),
+        "ids": Names.of(data).ids,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphdrop.config import Config
 from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, ways
 from graphdrop.config.recipes import Settings, merged
+from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
 from graphdrop.train.progress import Progress
@@ -44,6 +45,9 @@ def chosen(
         own: whether the model is the user's; settings of a model and the features it takes are
             then left alone, and nothing is tried.
     """
+    if not is_complete(config):
+        for line in dataset.notes:
+            progress.note(line)
     if config.recipe != "auto" or is_complete(config):
         return config
     asked = config.asked() | {"recipe": "auto"}
@@ -83,9 +87,9 @@ def trial_nll(config: Config, dataset: Dataset, progress: Progress) -> float:
 
 
 def is_complete(config: Config) -> bool:
-    """Whether every setting was given, as in the file of a run."""
+    """Whether every setting was given, as in the file of a run; earlier files have no tables."""
     return all(
-        section.model_fields_set == set(type(section).model_fields)
+        section.model_fields_set | set(TABLE_SETTINGS) >= set(type(section).model_fields)
         for section in (config.data, config.model, config.objective, config.train, config.predict)
     )
 

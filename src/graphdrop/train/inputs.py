@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
+from dataclasses import asdict
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from graphdrop.config import Config, DataSettings
-from graphdrop.data import Dataset, load_dataset
-from graphdrop.data.sources import find_source
+from graphdrop.config.settings import TABLE_SETTINGS
+from graphdrop.data import Dataset, load_dataset, load_tables
+from graphdrop.data.dataset import SYNTHETIC
+from graphdrop.data.sources import find_source, short_name
 from graphdrop.data.splits import Split
+from graphdrop.data.tables.loading import is_tables
+from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.validate import MASKS, validate_graph, validate_targets
 from graphdrop.train.tasks import Links, Task
 
@@ -22,8 +26,40 @@ OWN = "data"
 
 def load_for(settings: DataSettings) -> Dataset:
     """The dataset that the settings name, with its split."""
+    if names_tables(settings):
+        return load_tables(
+            settings.dataset,
+            settings.edges or None,
+            **asdict(table_options(settings)),
+            split=settings.split,
+            seed=settings.split_seed,
+        )
+    for name in TABLE_SETTINGS:
+        if (value := getattr(settings, name)) not in ("", "impute"):
+            raise ValueError(
+                f"data.{name} is {value!r} and data.dataset {settings.dataset!r}; it takes a table "
+                "of nodes. Give --nodes FILE, or a folder with nodes.csv and edges.csv."
+            )
     return load_dataset(
         settings.dataset, settings.root or None, settings.split, settings.split_seed
+    )
+
+
+def names_tables(settings: DataSettings) -> bool:
+    """Whether the settings name a table of nodes, or a folder with one."""
+    known = settings.dataset == SYNTHETIC or find_source(settings.dataset)
+    return not known and is_tables(settings.dataset)
+
+
+def table_options(settings: DataSettings) -> TableOptions:
+    """Which column is what, by the settings."""
+    return TableOptions(
+        label=settings.label_column or None,
+        id=settings.id_column or None,
+        features=settings.feature_columns or None,
+        split_column=settings.split_column or None,
+        weight=settings.weight_column or None,
+        missing=settings.missing,
     )
 
 
@@ -133,9 +169,7 @@ def check_edges_are_read(data: Data, architecture: str) -> None:
 
 def check_name(dataset: Dataset, settings: DataSettings) -> None:
     """Raise if the settings name another dataset, because the defaults depend on the dataset."""
-    source = find_source(settings.dataset)
-    name = source.name if source else Path(settings.dataset).stem
-    if dataset.name != name:
+    if dataset.name != short_name(settings.dataset):
         raise ValueError(
             f"dataset is {dataset.name!r} and data.dataset {settings.dataset!r}: settings depend "
             f"on the data, so give Config(data={{'dataset': {dataset.name!r}}}, ...)"

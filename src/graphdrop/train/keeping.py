@@ -80,9 +80,11 @@ def conclude(trainer: Trainer, path: Path, result: Result) -> None:
 
 
 def origin(trainer: Trainer) -> dict[str, Any]:
-    """The origin of a run's results: data, task, versions and settings."""
+    """The origin of a run's results: data, task, versions and settings, and how tables are read."""
+    schema = trainer.dataset.schema
     return {
         "data": {"sha256": trainer.fingerprint},
+        **({} if schema is None else {"schema": schema.as_json()}),
         "task": type(trainer.task).__name__.lower(),
         "versions": provenance.versions(),
         "config": trainer.config.model_dump(mode="json"),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
 from torch_geometric.data import Data
 
-from graphdrop.config import Config
+from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset, load_dataset
+from graphdrop.data.names import Names
+from graphdrop.data.tables.loading import load_for
+from graphdrop.data.tables.schema import Schema
 from graphdrop.train import inputs, provenance
 from graphdrop.train.checkpoint import load_with_header
 from graphdrop.train.folder import stored_config
 from graphdrop.train.records import ModelNote, header_note
 
-Source: TypeAlias = str | Path | Data | Dataset
-"""A dataset by name, by path or as an object."""
+Source: TypeAlias = str | Path | Data | Dataset | DataSettings
+"""A dataset by name, by path, as an object, or by the settings that differ from the run's."""
 
 
 class Opened(NamedTuple):
@@ -29,6 +33,8 @@ class Opened(NamedTuple):
     """The header of the model file."""
     same: bool
     """Whether the data is, bit for bit, what the run was trained on."""
+    notes: list[str]
+    """Sentences on how another graph was read."""
 
 
 def open_run(
@@ -50,14 +56,52 @@ def open_run(
             f"{folder} predicts {about.task}, not classes: open it in Python by load(folder) and "
             "predict(model, data, output=...)"
         )
-    graph = _dataset(folder, config, data).data
-    same = provenance.fingerprint(graph) == about.data.sha256
+    notes = list[str]()
+    settings, schema = _settings(config, data), Schema.from_json(about.schema_)
+    if settings is not None and inputs.names_tables(settings):
+        graph, same, notes = _from_tables(settings, schema, about.data.sha256)
+    else:
+        graph = _dataset(folder, config, data).data
+        same = provenance.fingerprint(graph) == about.data.sha256
+    if schema is not None and "names" not in graph:
+        graph = copy.copy(graph)
+        graph.names = Names(None, schema.classes)
     if data is None and not same:
         raise ValueError(
             f"{config.data.dataset} is no longer the data that {folder} was trained on: its "
             "features, edges, labels or split have changed"
         )
-    return Opened(config, network, graph, header, same)
+    return Opened(config, network, graph, header, same, notes)
+
+
+def _settings(config: Config, data: Source | None) -> DataSettings | None:
+    """The settings of the data to read; ``None`` where it was given as an object."""
+    if data is None:
+        return config.data
+    if isinstance(data, DataSettings):
+        given = data.model_dump(exclude_unset=True)
+        elsewhere = {"edges": ""} if "dataset" in given else {}  # the run's edges are others
+        return config.data.model_copy(update=elsewhere | given)
+    if isinstance(data, (str, Path)):
+        return config.data.model_copy(update={"dataset": str(data), "edges": ""})
+    return None
+
+
+def _from_tables(
+    settings: DataSettings, schema: Schema | None, sha256: str
+) -> tuple[Data, bool, list[str]]:
+    """The run's own tables, perhaps elsewhere now, or those of another graph."""
+    try:
+        data = inputs.load_for(settings).data
+    except ValueError:
+        if schema is None:
+            raise
+    else:
+        if schema is None or provenance.fingerprint(data) == sha256:
+            return data, provenance.fingerprint(data) == sha256, []
+    options = inputs.table_options(settings)
+    data, notes = load_for(schema, settings.dataset, settings.edges or None, options)
+    return data, False, notes
 
 
 def other_data(folder: str | Path) -> str:
@@ -72,6 +116,8 @@ def _dataset(folder: str | Path, config: Config, data: Source | None) -> Dataset
     settings = config.data
     if isinstance(data, Dataset):
         return data
+    if isinstance(data, DataSettings):
+        data = data.dataset
     if isinstance(data, (str, Path)):
         root = settings.root or None
         return load_dataset(data, root, settings.split, settings.split_seed)

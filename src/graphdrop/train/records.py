@@ -90,6 +90,8 @@ class ModelNote(_Typed):
     estimator: dict[str, Any] | None = None
     defaults: dict[str, Any] = {}
     config: dict[str, Any] = {}
+    schema_: dict[str, Any] = Field(default={}, alias="schema")
+    """How the columns of tables become features, where the run was trained on tables."""
 
 
 def checked(model: type[Model], values: Any, where: str) -> Model:

@@ -62,7 +62,11 @@ function classColour(index) {
   };
   return "#" + [0, 8, 4].map((k) => channel(k).toString(16).padStart(2, "0")).join("");
 }
-const className = (index) => (index < 0 ? "no label" : `class ${index}`);
+const className = (index) => (index < 0 ? "no label" : dataset.class_names?.[index] ?? `class ${index}`);
+const shortClass = (index) => dataset.class_names?.[index] ?? String(index);
+// Nodes are called by their id where the data has ids, and by their number otherwise.
+const nodeName = (v) => graph.ids?.[v] ?? String(v);
+const nodeCalled = (name) => (graph.ids ? graph.ids.indexOf(name) : /^\d+$/.test(name) ? Number(name) : -1);
 const dot = (index) => make("span", { class: "dot", "aria-hidden": "true", style: { background: index < 0 ? "transparent" : classColour(index) } });
 
 // Most uncertain of all is log(classes); rounding may carry an entropy past it.

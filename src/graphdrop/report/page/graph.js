@@ -252,5 +252,5 @@ function hover(canvas, event) {
   if (found !== view.hovered) { view.hovered = found; redraw(); }
   canvas.style.cursor = found === null ? "grab" : "pointer";
   if (found === null) hideTip();
-  else showTip(`node ${found}: ${className(run.predicted[found])}, ${percent(probabilityOf(run, found, run.predicted[found]), 0)}\nlabel: ${className(graph.label[found])}`, event.clientX, event.clientY);
+  else showTip(`node ${nodeName(found)}: ${className(run.predicted[found])}, ${percent(probabilityOf(run, found, run.predicted[found]), 0)}\nlabel: ${className(graph.label[found])}`, event.clientX, event.clientY);
 }

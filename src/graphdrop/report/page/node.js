@@ -7,7 +7,7 @@ const verdict = (run, v) => (graph.label[v] < 0 ? null : isWrong(run, v) ? make(
 function choose(v) {
   if (v !== null && !(Number.isInteger(v) && v >= 0 && v < nodes)) return;
   view.chosen = v;
-  if (v !== null) { reveal(v); byId("node-number").value = v; }
+  if (v !== null) { reveal(v); byId("node-number").value = nodeName(v); }
   showNode();
   redraw();
 }
@@ -20,7 +20,7 @@ function showNode() {
   }
   const around = neighboursOf(v);
   byId("node").replaceChildren(
-    make("h3", {}, `Node ${v}`),
+    make("h3", {}, `Node ${nodeName(v)}`),
     make("p", {}, dot(graph.label[v]), ` ${className(graph.label[v])} by its label · ${PARTS[graph.part[v]]}`),
     ...runs.map((run, k) => runOpinion(run, k, v)),
     make("h4", {}, `${around.length} neighbour${around.length === 1 ? "" : "s"}`),
@@ -55,11 +55,11 @@ function agreement(around) {
 function neighbourTable(around, limit) {
   const prediction = (run, u) => {
     const c = run.predicted[u];
-    return make("td", {}, dot(c), ` ${c} · ${percent(probabilityOf(run, u, c), 0)}`);
+    return make("td", {}, dot(c), ` ${shortClass(c)} · ${percent(probabilityOf(run, u, c), 0)}`);
   };
   const rows = around.slice(0, limit).map((u) => make("tr", {},
-    make("td", {}, make("button", { type: "button", onclick: () => choose(u) }, String(u))),
-    make("td", {}, dot(graph.label[u]), graph.label[u] < 0 ? " –" : ` ${graph.label[u]}`),
+    make("td", {}, make("button", { type: "button", onclick: () => choose(u) }, nodeName(u))),
+    make("td", {}, dot(graph.label[u]), graph.label[u] < 0 ? " –" : ` ${shortClass(graph.label[u])}`),
     ...runs.map((run) => prediction(run, u))));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ["node", "label", ...runs.map((run) => run.name)].map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows));
   const box = make("div", { class: "scroll" }, table);
@@ -89,7 +89,7 @@ function graphControls() {
     select("Colour", "colour", { predicted: "predicted class", label: "label" }),
     select("Fade by", "fade", { entropy: "entropy: all uncertainty", epistemic: "mutual information: the network's share", rejected: "rejection, threshold below", none: "nothing" }),
     make("label", {}, make("input", { type: "checkbox", onchange: (event) => { view.errors = event.target.checked; redraw(); } }), " ring wrong test nodes"),
-    make("label", {}, "Node ", make("input", { type: "number", id: "node-number", min: 0, max: nodes - 1, onchange: (event) => choose(event.target.value === "" ? null : Number(event.target.value)) })),
+    make("label", {}, "Node ", make("input", { ...(graph.ids ? { type: "text" } : { type: "number", min: 0, max: nodes - 1 }), id: "node-number", onchange: (event) => choose(event.target.value === "" ? null : nodeCalled(event.target.value.trim())) })),
     button("Most unsure", tour(most("entropy"), () => true)),
     button("Sure but wrong", tour(sure, (v) => runs.some((run) => isWrong(run, v)))),
     ...(runs.length > 1 ? [button("Runs disagree", tour(sure, disputed))] : []),

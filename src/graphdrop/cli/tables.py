@@ -1,0 +1,81 @@
+"""The options of commands that read tables, as settings of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphdrop.util.files import expanded
+
+PANEL = "Your own tables"
+Nodes = Annotated[
+    Path | None,
+    typer.Option(help="Table of nodes, .csv or .parquet, a row each.", rich_help_panel=PANEL),
+]
+Edges = Annotated[
+    Path | None,
+    typer.Option(
+        help="Table of edges: source, target.",
+        show_default="edges.* beside the nodes",
+        rich_help_panel=PANEL,
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of classes; empty for nodes to predict.",
+        show_default="label",
+        rich_help_panel=PANEL,
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id", metavar="COLUMN", help="Column of ids.", show_default="id", rich_help_panel=PANEL
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="Columns that are features.",
+        show_default="all but free text",
+        rich_help_panel=PANEL,
+    ),
+]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of train, val, test.", rich_help_panel=PANEL),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of edge weights.", rich_help_panel=PANEL),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        metavar="impute|refuse",
+        help="What to do with missing values.",
+        show_default="impute",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+def as_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[str, Any]:
+    """Settings of ``data`` from options; ``--nodes FILE`` is a dataset like any other."""
+    if nodes is not None and dataset is not None:
+        raise ValueError(
+            f"--nodes is {nodes} and --dataset {dataset}: give one of them; a folder with nodes "
+            "and edges in it is a --dataset"
+        )
+    whole = {"dataset": dataset if nodes is None else str(nodes), **given}
+    return {key: str(value) for key, value in whole.items() if value is not None}
+
+
+def whole_path(path: str) -> str:
+    """A path that stays right when the command is run from elsewhere."""
+    return str(expanded(path).resolve())

@@ -1,0 +1,159 @@
+"""A dataset from a table of nodes and one of edges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.data.dataset import Dataset, build_dataset, choose_split
+from graphdrop.data.names import Names
+from graphdrop.data.splits import Split
+from graphdrop.data.tables.edge_table import Edges, edges_of
+from graphdrop.data.tables.kinds import chosen_columns
+from graphdrop.data.tables.node_table import (
+    classes_of,
+    id_column,
+    ids_of,
+    in_words,
+    label_column,
+    labels_of,
+    parts_of,
+)
+from graphdrop.data.tables.options import TableOptions
+from graphdrop.data.tables.schema import Encoded, Schema
+from graphdrop.data.tables.table import Table, listed
+from graphdrop.data.validate import MASKS, validate_graph
+
+
+def build(
+    name: str,
+    nodes: Table,
+    edges: Table,
+    options: TableOptions,
+    *,
+    split: str | Split,
+    seed: int,
+    most: int,
+    checksums: Mapping[str, str] | None = None,
+) -> Dataset:
+    """A dataset whose features are fitted on its training nodes."""
+    id_name, label = id_column(nodes, options.id), label_column(nodes, options.label)
+    rows = ids_of(nodes, id_name)
+    found = edges_of(edges, rows, nodes.name, options.weight)
+    classes = classes_of(nodes, label)
+    y, _ = labels_of(nodes, label, classes)
+    part = ""
+    if options.split_column:
+        masks, lost = parts_of(nodes, options.split_column, y)
+        if split == "public":
+            split = Split(
+                masks["train"], masks["val"], masks["test"], f"column {options.split_column}"
+            )
+        part = f"{lost:,} nodes in a part of the split have no label and are in none" * bool(lost)
+    try:
+        chosen_split = choose_split(Data(y=y), split, seed)
+    except ValueError as error:
+        raise ValueError(f"{nodes.name}: {_with_names(str(error), classes)}") from error
+    others = (id_name, label, options.split_column)
+    columns, left = chosen_columns(nodes, options.asked, others)
+    schema = Schema.fit(nodes, columns, chosen_split.train, classes)
+    schema = replace(schema, id=id_name, label=label)
+    encoded = schema.encode(nodes, most)
+    _check_missing(nodes, encoded, options.missing)
+    data = _data(encoded, found, Names(tuple(rows), classes))
+    data.y, data.num_classes = y, len(classes)
+    dataset = build_dataset(
+        name, data, chosen_split, seed, most=most, checksums=checksums, changes=found.changes
+    )
+    left |= dict.fromkeys((f"{one} of the edges" for one in found.unused), "")
+    notes = _columns_in_words(schema, left), _gaps_in_words(encoded, y, part)
+    return replace(dataset, schema=schema, notes=notes)
+
+
+def build_for(
+    schema: Schema, nodes: Table, edges: Table, options: TableOptions, most: int
+) -> tuple[Data, list[str]]:
+    """Another graph with the columns that a model was trained with, and notes on what differs.
+
+    Labels are optional. Labelled nodes are test nodes, unless a split column says otherwise.
+    """
+    id_name = id_column(nodes, options.id or (schema.id if schema.id in nodes.columns else None))
+    rows = ids_of(nodes, id_name)
+    found = edges_of(edges, rows, nodes.name, options.weight)
+    encoded = schema.encode(nodes, most)
+    _check_missing(nodes, encoded, options.missing)
+    data = _data(encoded, found, Names(tuple(rows), schema.classes))
+    label = options.label or schema.label
+    data.y, strange = labels_of(nodes, label, schema.classes)
+    data.num_classes = len(schema.classes)
+    validate_graph(data, most)
+    labelled = data.y >= 0
+    masks = {"train": torch.zeros_like(labelled), "val": torch.zeros_like(labelled)}
+    masks["test"] = labelled
+    if options.split_column and options.split_column in nodes.columns:
+        masks, _ = parts_of(nodes, options.split_column, data.y)
+    for key, mask in zip(MASKS, masks.values(), strict=True):
+        data[key] = mask
+    notes = []
+    if encoded.unknown:
+        notes.append(f"Categories that training did not have: {in_words(encoded.unknown)} (zeros).")
+    if encoded.missing:
+        notes.append(f"Missing values: {in_words(encoded.missing)}; imputed as in training.")
+    if strange:
+        notes.append(f"{strange:,} nodes have a label that is no class of the run: not scored.")
+    return data, notes
+
+
+def _data(encoded: Encoded, edges: Edges, names: Names) -> Data:
+    data = Data(x=encoded.x, edge_index=edges.edge_index)
+    if edges.weight is not None:
+        data.edge_weight = edges.weight
+    data.names = names
+    return data
+
+
+def _check_missing(nodes: Table, encoded: Encoded, missing: str) -> None:
+    if missing == "refuse" and encoded.missing:
+        raise ValueError(
+            f"missing is 'refuse' and {nodes.name} has {sum(encoded.missing.values()):,} missing "
+            f"values ({in_words(encoded.missing)}): fill them in, or give --missing impute"
+        )
+
+
+def _with_names(text: str, classes: Sequence[str]) -> str:
+    """An error about a class by number, with its name."""
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return f"class {classes[number]!r}" if number < len(classes) else match[0]
+
+    return re.sub(r"\bclass (\d+)\b", named, text)
+
+
+def _columns_in_words(schema: Schema, left: Mapping[str, str]) -> str:
+    """What the columns became."""
+    numbers = [one.name for one in schema.columns if one.kind == "number"]
+    categories = [f"{one.name} {one.width}" for one in schema.columns if one.kind == "category"]
+    kinds = []
+    if numbers:
+        how = "standardized on the training nodes"
+        kinds.append(f"{len(numbers)} numeric ({listed(numbers, 6)}), {how}")
+    if categories:
+        kinds.append(f"{len(categories)} categorical ({listed(categories, 6)}), one-hot")
+    unread = [f"{name} ({why})" if why else name for name, why in left.items()]
+    return f"Columns: {'; '.join(kinds)}." + (f" Left out: {listed(unread, 6)}." if unread else "")
+
+
+def _gaps_in_words(encoded: Encoded, y: Tensor, part: str) -> str:
+    """What was missing."""
+    how = "a number becomes the training nodes' mean, a category one of its own"
+    missing = f"Missing values: {in_words(encoded.missing)}; {how}"
+    said = [missing if encoded.missing else "No missing values"]
+    if unlabelled := int((y < 0).sum()):
+        said.append(f"{unlabelled:,} of {len(y):,} nodes have no label and are only predicted")
+    return "; ".join([*said, part] if part else said) + "."

@@ -1,0 +1,102 @@
+"""What a table of edges says: pairs of node ids, and a weight for each if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
+
+from graphdrop.data.edges import EdgeChanges, undirected_edges
+from graphdrop.data.tables.kinds import numbers_of
+from graphdrop.data.tables.table import Table
+
+ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
+
+
+class Edges(NamedTuple):
+    """Undirected edges."""
+
+    edge_index: Tensor
+    """``[2, E]``, both directions of every edge."""
+    weight: Tensor | None
+    """``[E]``; of repeated edges the mean."""
+    changes: EdgeChanges
+    unused: tuple[str, ...]
+    """Columns that were not read."""
+
+
+def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | None) -> Edges:
+    """The edges between known nodes; an error names the line and the id of an unknown one.
+
+    Args:
+        edges: the table.
+        rows: the row of every node id.
+        nodes: the name of the table of nodes, for errors.
+        weight: the column of weights.
+    """
+    first, second = _ends(edges)
+    _check_header(edges, rows, first, second)
+    ends = [_places(edges, name, rows, nodes) for name in (first, second)]
+    index = torch.from_numpy(np.stack(ends))
+    unused = tuple(name for name in edges.columns if name not in (first, second, weight))
+    if weight is None:
+        symmetric, changes = undirected_edges(index, len(rows))
+        return Edges(symmetric, None, changes, unused)
+    values = numbers_of(edges, weight, "weight")
+    wrong = np.isnan(values) | (values <= 0)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{edges.where(row)}: {weight} is {'empty' if np.isnan(values[row]) else values[row]}; "
+            "a weight takes a number above 0. Correct it, or remove the edge."
+        )
+    return _weighted(index, torch.from_numpy(values).float(), len(rows), unused)
+
+
+def _weighted(index: Tensor, weight: Tensor, nodes: int, unused: tuple[str, ...]) -> Edges:
+    """Undirected edges like those without weights; repeats and both directions are averaged."""
+    _, changes = undirected_edges(index, nodes)
+    distinct, weight = coalesce(index, weight, num_nodes=nodes, reduce="mean")
+    proper, kept = remove_self_loops(distinct, weight)
+    symmetric, both = to_undirected(proper, kept, num_nodes=nodes, reduce="mean")
+    return Edges(symmetric, both, changes, unused)
+
+
+def _ends(edges: Table) -> tuple[str, str]:
+    lower = {name.lower(): name for name in edges.columns}
+    for first, second in ENDS:
+        if first in lower and second in lower:
+            return lower[first], lower[second]
+    names = list(edges.columns)
+    if len(names) < 2:
+        raise ValueError(
+            f"{edges.name} has {len(names)} column: give two, source and target, with node ids"
+        )
+    return names[0], names[1]
+
+
+def _check_header(edges: Table, rows: Mapping[str, int], first: str, second: str) -> None:
+    """Refuse a list of edges without a header, whose first edge would be lost."""
+    if first in rows and second in rows:
+        raise ValueError(
+            f"{edges.name} has no header: its first line is the edge {first[:40]}, {second[:40]}. "
+            "Put source,target above it."
+        )
+
+
+def _places(edges: Table, name: str, rows: Mapping[str, int], nodes: str) -> np.ndarray:
+    places = np.empty(edges.rows, dtype=np.int64)
+    for row, text in enumerate(edges.columns[name].strings()):
+        place = None if text is None else rows.get(text.strip())
+        if place is None:
+            given = "empty" if text is None else repr(text[:60])
+            raise ValueError(
+                f"{edges.where(row)}: {name} is {given}, which is no id in {nodes}; an edge takes "
+                "two ids of nodes. Add the node, or remove the edge."
+            )
+        places[row] = place
+    return places

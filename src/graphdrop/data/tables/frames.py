@@ -1,0 +1,168 @@
+"""``from_pandas`` and ``from_networkx``: datasets from tables and graphs in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from graphdrop.data.tables.options import TableOptions
+from graphdrop.data.tables.table import Column, Table
+from graphdrop.util.memory import most_bytes
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+
+    from graphdrop.data.dataset import Dataset
+    from graphdrop.data.splits import Split
+
+INDEX = "index"
+
+
+def from_pandas(
+    nodes: pandas.DataFrame,
+    edges: pandas.DataFrame,
+    *,
+    label: str | None = None,
+    id: str | None = None,  # noqa: A002
+    features: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+    weight: str | None = None,
+    missing: Literal["impute", "refuse"] = "impute",
+    split: str | Split = "public",
+    seed: int = 0,
+    name: str = "data",
+) -> Dataset:
+    """A dataset from a pandas table of nodes and one of edges.
+
+    Args:
+        nodes: a row for each node.
+        edges: a row for each edge, with the ids of its ends; see ``load_tables``.
+        label: the column of classes.
+        id: the column of ids; ``None`` takes the index of ``nodes``.
+        features: columns; see ``load_tables``, and there for what follows as well.
+        split_column: a column with ``train``, ``val`` and ``test``.
+        weight: a column of the edges with weights.
+        missing: ``"impute"`` or ``"refuse"``.
+        split: as in ``load_dataset``.
+        seed: the seed of a random split.
+        name: what the dataset is called.
+
+    Example:
+        >>> import pandas
+        >>> people = pandas.DataFrame({"age": range(40), "team": ["red", "blue"] * 20})
+        >>> friends = pandas.DataFrame({"from": range(39), "to": range(1, 40)})
+        >>> dataset = from_pandas(people, friends, label="team", split="random-fractions")
+        >>> dataset.data.names.classes, dataset.data.x.shape
+        (('blue', 'red'), torch.Size([40, 1]))
+    """
+    columns = {str(key): _from_series(values) for key, values in nodes.items()}
+    if id is None:
+        id = INDEX if INDEX not in columns else "node index"  # noqa: A001
+        columns = {id: _from_series(nodes.index.to_series())} | columns
+    options = TableOptions(label, id, features, split_column, weight, missing)
+    ends = {str(key): _from_series(values) for key, values in edges.items()}
+    return _built(name, columns, ends, options, split=split, seed=seed)
+
+
+def from_networkx(
+    graph: networkx.Graph,
+    *,
+    label: str | None = None,
+    features: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+    weight: str | None = None,
+    missing: Literal["impute", "refuse"] = "impute",
+    split: str | Split = "public",
+    seed: int = 0,
+    name: str = "data",
+) -> Dataset:
+    """A dataset from a networkx graph whose nodes have attributes, among them their class.
+
+    Args:
+        graph: its nodes become ids; edges are read as undirected.
+        label: the attribute that is the class.
+        features: attributes; see ``load_tables``, and there for what follows as well.
+        split_column: an attribute with ``train``, ``val`` and ``test``.
+        weight: an attribute of the edges.
+        missing: ``"impute"`` or ``"refuse"``.
+        split: as in ``load_dataset``.
+        seed: the seed of a random split.
+        name: what the dataset is called.
+
+    Example:
+        >>> import networkx
+        >>> club = networkx.karate_club_graph()
+        >>> for node, degree in club.degree():
+        ...     club.nodes[node]["degree"] = degree
+        >>> dataset = from_networkx(club, label="club", split="random-fractions")
+        >>> dataset.data.names.classes, dataset.data.num_nodes
+        (('Mr. Hi', 'Officer'), 34)
+    """
+    items = list(graph.nodes(data=True))
+    keys = dict.fromkeys(str(key) for _, attributes in items for key in attributes)
+    own = INDEX if INDEX not in keys else "node index"
+    found = [{str(key): value for key, value in attributes.items()} for _, attributes in items]
+    columns = {own: Column([str(node) for node, _ in items])}
+    columns |= {key: _from_values([one.get(key) for one in found]) for key in keys}
+    pairs = list(graph.edges(data=True))
+    ends = {
+        "source": Column([str(source) for source, _, _ in pairs]),
+        "target": Column([str(target) for _, target, _ in pairs]),
+    }
+    if weight is not None:
+        ends[weight] = _from_values([attributes.get(weight) for _, _, attributes in pairs])
+    options = TableOptions(label, own, features, split_column, weight, missing)
+    return _built(name, columns, ends, options, split=split, seed=seed)
+
+
+def _built(
+    name: str,
+    nodes: Mapping[str, Column],
+    edges: Mapping[str, Column],
+    options: TableOptions,
+    *,
+    split: str | Split,
+    seed: int,
+) -> Dataset:
+    from graphdrop.data.tables.building import build  # noqa: PLC0415 - which needs datasets
+
+    first, second = (
+        Table(title, columns, len(next(iter(columns.values()), Column())))
+        for title, columns in (("nodes", nodes), ("edges", edges))
+    )
+    return build(name, first, second, options, split=split, seed=seed, most=most_bytes())
+
+
+def _from_series(values: Any) -> Column:
+    """A pandas column: numbers as numbers, all else as text."""
+    if values.dtype.kind in "iuf" and not _is_long(values):
+        return Column(numbers=values.to_numpy(dtype=np.float64, na_value=math.nan))
+    return Column([_text(value) for value in values.tolist()])
+
+
+def _is_long(values: Any) -> bool:
+    return values.dtype.kind in "iu" and len(values) > 0 and bool(values.abs().max() >= 2**53)
+
+
+def _from_values(values: Iterable[object]) -> Column:
+    """A column of Python objects: numbers if all of them are."""
+    found = list(values)
+    numeric = all(v is None or (isinstance(v, Real) and not isinstance(v, bool)) for v in found)
+    if numeric and any(value is not None for value in found):
+        numbers = [math.nan if v is None else float(v) for v in found]  # type: ignore[arg-type]
+        return Column(numbers=np.array(numbers))
+    return Column([_text(value) for value in found])
+
+
+def _text(value: object) -> str | None:
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):  # noqa: PLR0124
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # an id beside missing ones
+    text = str(value)
+    return text if text.strip() else None

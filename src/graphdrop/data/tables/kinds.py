@@ -1,0 +1,121 @@
+"""Kinds of columns: numbers, categories, and free text, which no network here reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphdrop.data.tables.table import Column, Table, listed
+
+Kind = Literal["number", "category", "text", "empty"]
+ASKED: tuple[str, ...] = ("number", "category")
+MOST_CATEGORIES = 64
+"""A column of text with more different values is free text."""
+REPEATS = 2
+"""So is one whose values are there less often than this on average."""
+
+
+class Chosen(NamedTuple):
+    """A column that becomes features."""
+
+    name: str
+    kind: Kind
+
+
+def chosen_columns(
+    nodes: Table, features: Sequence[str] | None, others: Sequence[str | None]
+) -> tuple[list[Chosen], dict[str, str]]:
+    """The columns that become features, and those left out with the reason.
+
+    Args:
+        nodes: the table.
+        features: names, each with ``:category`` or ``:number`` behind it or not; ``None`` takes
+            all columns that are no free text.
+        others: columns that are something else, such as the id and the label.
+    """
+    if features is not None:
+        return [_asked(nodes, name) for name in features], {}
+    chosen, left = list[Chosen](), dict[str, str]()
+    for name, column in nodes.columns.items():
+        if name in others:
+            continue
+        kind = "text" if name.startswith("#") else kind_of(column)
+        if kind in ("number", "category"):
+            chosen.append(Chosen(name, kind))
+        elif name.startswith("#"):
+            left[name] = "has no name"
+        else:
+            left[name] = "free text" if kind == "text" else "empty"
+    if not chosen:
+        raise ValueError(
+            f"{nodes.name} has no column of numbers or categories besides id and label (left out: "
+            f"{listed([f'{name}, {why}' for name, why in left.items()]) or 'none'}): add features, "
+            "for instance the number of edges of each node"
+        )
+    return chosen, left
+
+
+def _asked(nodes: Table, name: str) -> Chosen:
+    base, _, asked = name.rpartition(":")
+    if name not in nodes.columns and base in nodes.columns:
+        if asked not in ASKED:
+            raise ValueError(f"features has {name!r}; it takes {base}:category or {base}:number")
+        return Chosen(base, "number" if asked == "number" else "category")
+    kind = kind_of(nodes.column(name, "features"))
+    if kind == "text":
+        raise ValueError(
+            f"features has {name!r}, which is free text in {nodes.name}; it takes columns of "
+            f"numbers or categories. Leave it out, or write {name}:category."
+        )
+    if kind == "empty":
+        raise ValueError(f"features has {name!r}, which is empty in {nodes.name}: leave it out")
+    return Chosen(name, kind)
+
+
+def kind_of(column: Column) -> Kind:
+    """The kind of a column by its values."""
+    if column.numbers is not None:
+        return "empty" if np.isnan(column.numbers).all() else "number"
+    found = {text for text in column.text if text is not None}
+    numbers = [Column([text], decimal_comma=column.decimal_comma).number(0) for text in found]
+    if all(value is None or math.isnan(value) for value in numbers):
+        if all(value is not None for value in numbers):
+            return "empty"
+    elif None not in numbers:
+        return "number"
+    filled = sum(text is not None for text in column.text)
+    few = len(found) <= MOST_CATEGORIES and len(found) * REPEATS <= filled
+    return "category" if few else "text"
+
+
+def numbers_of(table: Table, name: str, option: str = "features") -> NDArray[np.float64]:
+    """A column as numbers, NaN where they are missing; an error names the line of any other."""
+    column = table.column(name, option)
+    values = column.numbers
+    if values is None:
+        known = dict[str | None, float]()
+        values = np.empty(len(column))
+        for row, text in enumerate(column.text):
+            if text not in known:
+                value = column.number(row)
+                if value is None:
+                    remedy = f", or write {name}:category" if option == "features" else ""
+                    raise ValueError(
+                        f"{table.where(row)}: {name} is {str(text)[:40]!r}; it takes a number, or "
+                        f"nothing. Correct it{remedy}."
+                    )
+                known[text] = value
+            values[row] = known[text]
+    with np.errstate(over="ignore"):
+        infinite = np.isinf(values.astype(np.float32))
+    if infinite.any():
+        row = int(infinite.argmax())
+        raise ValueError(
+            f"{table.where(row)}: {name} is {values[row]}; it takes numbers that are finite in "
+            "float32. Correct it, or leave the cell empty."
+        )
+    return values

@@ -1,0 +1,114 @@
+"""What a table of nodes says of them: ids, classes, and parts of the split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from graphdrop.data.tables.table import Table, listed, parsed
+
+ID_NAMES = ("id", "node_id", "node", "nodeid", "name")
+LABEL_NAMES = ("label", "class", "y", "target")
+PARTS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+_PART = {word: part for part, words in PARTS.items() for word in words}
+
+
+def id_column(nodes: Table, asked: str | None) -> str:
+    """The column of ids: the one asked for, one with a usual name, or the first."""
+    if asked:
+        nodes.column(asked, "id")
+        return asked
+    lower = {name.lower(): name for name in nodes.columns}
+    found = next((lower[name] for name in ID_NAMES if name in lower), None)
+    return found or next(iter(nodes.columns))
+
+
+def label_column(nodes: Table, asked: str | None) -> str:
+    """The column of classes: the one asked for, or one with a usual name."""
+    if asked:
+        nodes.column(asked, "label")
+        return asked
+    lower = {name.lower(): name for name in nodes.columns}
+    found = next((lower[name] for name in LABEL_NAMES if name in lower), None)
+    if found is None:
+        raise ValueError(
+            f"label is missing; it takes the column of {nodes.name} that has the class, one of "
+            f"{listed(nodes.columns)}. Give --label NAME (label=...)."
+        )
+    return found
+
+
+def ids_of(nodes: Table, name: str) -> dict[str, int]:
+    """The row of every id; an error names the lines of one that is missing or there twice."""
+    if not nodes.rows:
+        raise ValueError(f"{nodes.name} has no rows below its header: give a row for each node")
+    rows = dict[str, int]()
+    for row, text in enumerate(nodes.column(name, "id").strings()):
+        if text is None:
+            raise ValueError(f"{nodes.where(row)}: {name} is empty; every node takes an id.")
+        known = rows.setdefault(text.strip(), row)
+        if known != row:
+            raise ValueError(
+                f"{nodes.where(row)}: {name} is {text[:60]!r}, which is there already "
+                f"({nodes.where(known)}); every node takes an id of its own. Remove one of the "
+                "two, or give another column by --id."
+            )
+    return rows
+
+
+def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
+    """The classes in the order of their numbers, or else of the alphabet."""
+    texts = nodes.column(name, "label").strings()
+    found = {text.strip() for text in texts if text is not None}
+    filled = sum(text is not None for text in texts)
+    if not found:
+        raise ValueError(f"{nodes.name} has no label in the column {name}: label some nodes")
+    if len(found) > 2 and 2 * len(found) > filled:
+        raise ValueError(
+            f"label is {name!r}, which has {len(found)} different values in {filled} nodes of "
+            f"{nodes.name}; it takes a column of classes. For numbers see docs/tasks.md."
+        )
+    values = {text: parsed(text) for text in found}
+    if all(value is not None and math.isfinite(value) for value in values.values()):
+        return tuple(sorted(found, key=lambda text: (values[text] or 0.0, text)))
+    return tuple(sorted(found))
+
+
+def labels_of(nodes: Table, name: str | None, classes: Sequence[str]) -> tuple[Tensor, int]:
+    """The class of every node, -1 for none, and how many nodes have one that is not known."""
+    if name is None or name not in nodes.columns:
+        return torch.full((nodes.rows,), -1), 0
+    number = {text: at for at, text in enumerate(classes)}
+    texts = nodes.columns[name].strings()
+    found = [-1 if text is None else number.get(text.strip(), -2) for text in texts]
+    labels = torch.tensor(found, dtype=torch.long)
+    return labels.clamp_min(-1), int((labels == -2).sum())
+
+
+def parts_of(nodes: Table, name: str, labels: Tensor) -> tuple[dict[str, Tensor], int]:
+    """A mask for each part, and how many nodes in a part have no label and are left out of it."""
+    masks = {part: torch.zeros(nodes.rows, dtype=torch.bool) for part in PARTS}
+    for row, text in enumerate(nodes.column(name, "split-column").strings()):
+        if text is None:
+            continue
+        part = _PART.get(text.strip().lower())
+        if part is None:
+            raise ValueError(
+                f"{nodes.where(row)}: {name} is {text[:40]!r}; it takes train, val or test, or "
+                "nothing for a node in no part."
+            )
+        masks[part][row] = True
+    lost = int((torch.stack(list(masks.values())).any(0) & (labels < 0)).sum())
+    return {part: mask & (labels >= 0) for part, mask in masks.items()}, lost
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """Counts by name, such as ``age 12, venue 3``."""
+    return listed([f"{name} {count:,}" for name, count in counts.items()], 6)

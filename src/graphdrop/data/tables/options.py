@@ -1,0 +1,32 @@
+"""``TableOptions``: which column of a table is what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The columns of a table by their use; ``None`` for what follows from their names."""
+
+    label: str | None = None
+    id: str | None = None
+    features: str | Sequence[str] | None = None
+    """In a list or with commas between them; ``None`` for all that are numbers or categories."""
+    split_column: str | None = None
+    weight: str | None = None
+    missing: Literal["impute", "refuse"] = "impute"
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("impute", "refuse"):
+            raise ValueError(f"missing is {self.missing!r}; it takes 'impute' or 'refuse'")
+
+    @property
+    def asked(self) -> tuple[str, ...] | None:
+        """The names of the features asked for; ``None`` for all."""
+        given = self.features
+        if isinstance(given, str):
+            given = [name.strip() for name in given.split(",")]
+        return tuple(name for name in given or () if name) or None

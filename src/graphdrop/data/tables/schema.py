@@ -1,0 +1,154 @@
+"""``Schema``: how the columns of a table become features; it is kept with the model.
+
+Numbers are standardized by the mean and standard deviation of the training nodes, here and nowhere
+else: the recipe takes such features as they are. A missing number becomes the mean. Categories are
+one-hot, a missing one is a category of its own, and one that training never saw is all zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphdrop.data.features import column_moments
+from graphdrop.data.tables.kinds import Chosen, numbers_of
+from graphdrop.data.tables.table import Table, listed
+from graphdrop.util.memory import check_bytes
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """One column of a table as features."""
+
+    name: str
+    kind: Literal["number", "category"]
+    mean: float = 0.0
+    deviation: float = 1.0
+    categories: tuple[str, ...] = ()
+    missing: bool = False
+    """Whether a missing category has a feature of its own."""
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return 1 if self.kind == "number" else len(self.categories) + self.missing
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Features, and what was missing or unknown in the columns they come from."""
+
+    x: Tensor
+    missing: Mapping[str, int]
+    unknown: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns that become features, in their order, and the names of the classes."""
+
+    columns: tuple[FeatureColumn, ...]
+    classes: tuple[str, ...]
+    id: str | None = None
+    label: str | None = None
+
+    @classmethod
+    def fit(
+        cls, nodes: Table, columns: Sequence[Chosen], train: Tensor, classes: tuple[str, ...]
+    ) -> Schema:
+        """Means and deviations of the training nodes, and the categories of all nodes."""
+        fitted = [_fitted(nodes, one, train.numpy()) for one in columns]
+        return cls(tuple(fitted), classes)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return sum(column.width for column in self.columns)
+
+    def encode(self, nodes: Table, most: int) -> Encoded:
+        """The features of every node, ``[nodes, width]`` in float32."""
+        absent = [one.name for one in self.columns if one.name not in nodes.columns]
+        if absent:
+            raise ValueError(
+                f"{nodes.name} has no column {listed(absent)}; the model was trained with "
+                f"{listed([one.name for one in self.columns])}. Give the same columns."
+            )
+        check_bytes(
+            f"{nodes.name} as {nodes.rows} rows of {self.width} features",
+            4 * nodes.rows * self.width,
+            most,
+        )
+        x = np.zeros((nodes.rows, self.width), dtype=np.float32)
+        missing, unknown, start = dict[str, int](), dict[str, int](), 0
+        for column in self.columns:
+            part = x[:, start : start + column.width]
+            if column.kind == "number":
+                values = numbers_of(nodes, column.name)
+                absent_rows = np.isnan(values)
+                filled = np.where(absent_rows, column.mean, values)
+                part[:, 0] = (filled - column.mean) / column.deviation
+                missing[column.name] = int(absent_rows.sum())
+            else:
+                missing[column.name], unknown[column.name] = _one_hot(nodes, column, part)
+            start += column.width
+        return Encoded(torch.from_numpy(x), _positive(missing), _positive(unknown))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> Schema | None:
+        """What ``as_json`` wrote."""
+        if not values:
+            return None
+        columns = [
+            FeatureColumn(**one | {"categories": tuple(one["categories"])})
+            for one in values["columns"]
+        ]
+        classes = tuple(values["classes"])
+        return cls(tuple(columns), classes, values.get("id"), values.get("label"))
+
+
+def _fitted(nodes: Table, chosen: Chosen, train: NDArray[np.bool_]) -> FeatureColumn:
+    if chosen.kind == "number":
+        values = numbers_of(nodes, chosen.name)
+        filled = ~np.isnan(values)
+        # Where no training node has a value, those of all nodes have to do.
+        rows = filled & train if (filled & train).any() else filled
+        if not rows.any():
+            return FeatureColumn(chosen.name, "number")
+        mean, deviation = column_moments(
+            torch.from_numpy(values[rows])[:, None], torch.ones(int(rows.sum()), dtype=torch.bool)
+        )
+        return FeatureColumn(chosen.name, "number", float(mean), float(deviation))
+    texts = nodes.column(chosen.name, "features").strings()
+    categories = tuple(sorted({text.strip() for text in texts if text is not None}))
+    missing = any(text is None for text in texts)
+    return FeatureColumn(chosen.name, "category", categories=categories, missing=missing)
+
+
+def _one_hot(nodes: Table, column: FeatureColumn, part: NDArray[np.float32]) -> tuple[int, int]:
+    """Fill in the features of a category; how many cells were missing, and how many unknown."""
+    place = {name: number for number, name in enumerate(column.categories)}
+    missing = unknown = 0
+    for row, text in enumerate(nodes.columns[column.name].strings()):
+        if text is None:
+            missing += 1
+            if column.missing:
+                part[row, len(place)] = 1.0
+        elif (at := place.get(text.strip())) is None:
+            unknown += 1
+        else:
+            part[row, at] = 1.0
+    return missing, unknown
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}

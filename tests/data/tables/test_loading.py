@@ -1,0 +1,273 @@
+"""A table of nodes and one of edges become a checked graph, or an error that names the line."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pandas
+import pytest
+import torch
+
+from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
+from graphdrop.data.tables import parquet_file
+from graphdrop.data.tables.kinds import kind_of
+from graphdrop.data.tables.loading import read_table
+from graphdrop.data.tables.schema import Schema
+from graphdrop.data.tables.table import Column
+from graphdrop.util.memory import most_bytes
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "data"
+OPTIONS = {"label": "paper_class", "id": "paper_id"}
+
+
+def write(folder: Path, nodes: str, edges: str = "source,target\na,b\nb,c\n") -> Path:
+    (folder / "nodes.csv").write_text(nodes, "utf-8")
+    (folder / "edges.csv").write_text(edges, "utf-8")
+    return folder
+
+
+def small(extra: str = "", rows: str = "") -> str:
+    """Twelve nodes of two classes, with a number; the first three are a, b and c."""
+    names = [*"abcdefghijkl"]
+    lines = [f"{name},{number},{'xy'[number % 2]}" for number, name in enumerate(names)]
+    return "\n".join([f"id,size,label{extra}", *lines, rows]) + "\n"
+
+
+def test_the_example_is_what_its_script_makes(tmp_path):
+    spec = importlib.util.spec_from_file_location("make", EXAMPLE / "make.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(tmp_path)
+    for path in sorted(tmp_path.iterdir()):
+        assert path.read_bytes() == (EXAMPLE / path.name).read_bytes()
+
+
+def test_columns_become_features_by_their_kind():
+    dataset = load_tables(EXAMPLE, **OPTIONS)
+    data, train = dataset.data, dataset.split.train
+    kinds = {one.name: (one.kind, one.width) for one in dataset.schema.columns}
+    numbers = ["year", "pages", "references"]
+    assert kinds == dict.fromkeys(numbers, ("number", 1)) | {
+        "venue": ("category", 7),
+        "country": ("category", 6),
+    }
+    frame = pandas.read_csv(EXAMPLE / "nodes.csv", keep_default_na=True)
+    for column, name in enumerate(numbers):
+        values = frame[name][train.numpy()]
+        filled = frame[name].fillna(values.mean())
+        expected = (filled - values.mean()) / values.std(ddof=0)
+        assert np.allclose(data.x[:, column], expected, atol=1e-5)
+    one_hot = data.x[:, 3:]
+    assert set(one_hot.unique().tolist()) == {0.0, 1.0}
+    assert bool((one_hot.sum(1) == 2).all())  # a missing venue has a category of its own
+    assert data.names.classes == ("biology", "chemistry", "physics")
+    assert data.names.ids == tuple(frame["paper_id"])
+    named = [data.names.label(label) for label in data.y.tolist()]
+    assert named == frame["paper_class"].fillna("").tolist()
+    assert not bool((data.train_mask | data.val_mask | data.test_mask)[data.y < 0].any())
+    first, second = dataset.notes
+    assert "title (free text)" in first
+    assert "pages" in second
+    assert "venue" in second
+    assert "no label" in second
+
+
+def test_files_folders_pandas_and_parquet_give_one_graph(tmp_path):
+    wanted = load_tables(EXAMPLE, **OPTIONS).data
+    nodes, edges = (pandas.read_csv(EXAMPLE / f"{name}.csv") for name in ("nodes", "edges"))
+    nodes.to_parquet(tmp_path / "nodes.parquet")
+    edges.to_parquet(tmp_path / "edges.parquet")
+    separated = tmp_path / "excel"
+    separated.mkdir()
+    nodes.to_csv(separated / "nodes.csv", sep=";", decimal=",", encoding="utf-8-sig", index=False)
+    edges.to_csv(separated / "edges.csv", sep="\t", encoding="utf-16", index=False)
+    found = [
+        load_tables(EXAMPLE / "nodes.csv", EXAMPLE / "edges.csv", **OPTIONS),
+        load_tables(tmp_path, **OPTIONS),
+        load_tables(separated, **OPTIONS),
+        from_pandas(nodes, edges, **OPTIONS),
+    ]
+    for dataset in found:
+        data = dataset.data
+        assert torch.equal(data.x, wanted.x)
+        assert torch.equal(data.y, wanted.y)
+        assert torch.equal(data.edge_index, wanted.edge_index)
+        assert torch.equal(data.train_mask, wanted.train_mask)
+        assert data.names == wanted.names
+
+
+def test_networkx_attributes_are_columns():
+    club = networkx.karate_club_graph()
+    for node in club:
+        club.nodes[node]["degree"] = club.degree[node]
+    dataset = from_networkx(club, label="club", weight="weight", split="random-fractions")
+    assert dataset.data.x.shape == (34, 1)
+    assert dataset.data.names.node(33) == "33"
+    assert dataset.data.edge_index.shape[1] == 2 * club.number_of_edges()
+    weights = {tuple(e): w for e, w in zip(*_edges(dataset.data), strict=True)}
+    assert all(weights[(u, v)] == w for u, v, w in club.edges(data="weight"))
+
+
+def _edges(data):
+    return data.edge_index.t().tolist(), data.edge_weight.tolist()
+
+
+def test_a_split_column_says_who_is_trained_on(tmp_path):
+    parts = ["train", "Training", "val", "validation", "test", "test", "", "", "train", "val"]
+    rows = [f"n{i},{i},{'xy'[i % 2] if i != 5 else ''},{p}" for i, p in enumerate(parts)]
+    nodes = "\n".join(["id,size,label,part", *rows])
+    write(tmp_path, nodes, "from,to\nn0,n1\n")
+    dataset = load_tables(tmp_path, split_column="part")
+    assert dataset.split.name == "column part"
+    assert dataset.split.train.nonzero().flatten().tolist() == [0, 1, 8]
+    assert dataset.split.test.nonzero().flatten().tolist() == [4]  # node 5 has no label
+    assert "1 nodes in a part of the split have no label" in dataset.notes[1]
+
+
+def test_numbers_are_categories_where_one_says_so(tmp_path):
+    write(tmp_path, small())
+    by_default = load_tables(tmp_path, split="random-fractions")
+    asked = load_tables(tmp_path, features="size:category", split="random-fractions")
+    assert by_default.data.x.shape[1] == 1
+    assert asked.data.x.shape[1] == 12
+
+
+def test_labels_that_are_numbers_keep_their_order(tmp_path):
+    rows = [f"n{i},{i},{(2, 10, 1)[i % 3]}" for i in range(12)]
+    write(tmp_path, "\n".join(["id,size,label", *rows]), "a,b\nn0,n1\n")
+    assert load_tables(tmp_path, split="random-fractions").data.names.classes == ("1", "2", "10")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "message"),
+    [
+        (small(rows="a,1,x"), None, r"nodes.csv, line 14: id is 'a', .*line 2\); every node"),
+        (small(rows=",1,x"), None, "nodes.csv, line 14: id is empty"),
+        (
+            small(),
+            "source,target\na,b\nb,zz\n",
+            "edges.csv, line 3: target is 'zz', which is no id",
+        ),
+        (small(), "source,target\na,\n", "edges.csv, line 2: target is empty"),
+        (small(), "a,b\nb,c\n", "edges.csv has no header: its first line is the edge a, b"),
+        (small(), "source\na\n", "edges.csv has 1 column: give two"),
+        (small(), "", "edges.csv is empty"),
+        ("id,size,label\na,1\n", None, "nodes.csv, line 2 has 2 cells and the header 3"),
+        ("id,id,label\na,b,x\n", None, "two columns named 'id'"),
+        ("id,size,label\n", None, "nodes.csv has no rows below its header"),
+        ("id,size\na,1\n", None, "label is missing; it takes the column .* id, size"),
+        ("id,label\na,x\nb,y\nc,x\nd,y\n", None, "no column of numbers or categories"),
+        (small(rows="m,inf,x"), None, "line 14: size is inf; it takes numbers that are finite"),
+        ("id,size,label\na,1,\nb,2,\n", "s,t\na,b\n", "has no label in the column label"),
+    ],
+)
+def test_an_error_names_the_file_the_line_and_the_value(tmp_path, nodes, edges, message):
+    write(tmp_path, nodes, *([] if edges is None else [edges]))
+    with pytest.raises(ValueError, match=message):
+        load_tables(tmp_path, split="random-fractions")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "size"}, "label is 'size', which has 12 different values in 12 nodes"),
+        ({"label": "x"}, "label is 'x'; .* has the columns id, size, label"),
+        ({"id": "x"}, "id is 'x'"),
+        ({"features": "x"}, "features is 'x'"),
+        ({"features": "id"}, "features has 'id', which is free text"),
+        ({"split_column": "size"}, "size is '0'; it takes train, val or test"),
+        ({"weight": "x"}, "weight is 'x'"),
+        ({"missing": "drop"}, "missing is 'drop'; it takes 'impute' or 'refuse'"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_an_error(tmp_path, options, message):
+    write(tmp_path, small())
+    with pytest.raises(ValueError, match=message):
+        load_tables(tmp_path, split="random-fractions", **options)
+
+
+def test_missing_values_can_be_refused():
+    with pytest.raises(ValueError, match=r"15 missing values \(pages 8, venue 7\)|missing values"):
+        load_tables(EXAMPLE, **OPTIONS, missing="refuse")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00" * 500,
+        b"\xff\xfe" + b"\x00\xd8" * 50,
+        b"id,label\n\xe9t\xe9,1\n",
+        b'id,"label\n' + b"x" * 300_000,
+        b"PK\x03\x04rest",
+        b"," * 50_000,
+        b'"',
+        b"\xef\xbb\xbf",
+    ],
+)
+def test_a_hostile_file_is_an_error_and_no_traceback(tmp_path, raw):
+    (tmp_path / "nodes.csv").write_bytes(raw)
+    (tmp_path / "nodes.parquet").write_bytes(b"PAR1" + raw + b"PAR1")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    for name in ("nodes.csv", "nodes.parquet"):
+        with pytest.raises(ValueError, match=r"nodes\.(csv|parquet)"):
+            load_tables(tmp_path / name)
+
+
+def test_the_size_of_a_file_is_checked_before_it_is_read(tmp_path):
+    with (tmp_path / "nodes.csv").open("wb") as stream:
+        stream.truncate(10**12)  # a hole: it takes no room on disk
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    with pytest.raises(ValueError, match="GRAPHDROP_MAX_BYTES"):
+        read_table(tmp_path / "nodes.csv", most_bytes())
+    pandas.DataFrame({"id": range(10)}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="GRAPHDROP_MAX_BYTES"):
+        read_table(tmp_path / "a.parquet", 100)
+
+
+def test_without_pyarrow_parquet_says_what_to_install(tmp_path, monkeypatch):
+    def refuse(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(parquet_file, "import_module", refuse)
+    (tmp_path / "nodes.parquet").write_bytes(b"PAR1")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    with pytest.raises(ValueError, match="pip install pyarrow"):
+        read_table(tmp_path / "nodes.parquet", most_bytes())
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "2.5", None, "NA", "1e3"], "number"),
+        (["red", "blue", "red", "blue"], "category"),
+        (["one", "two", "three"], "text"),
+        (["1_000", "2_000", "1_000", "2_000"], "category"),
+        ([None, "", "nan"], "empty"),
+        (["true", "false", "true", "true"], "category"),
+    ],
+)
+def test_a_column_is_known_by_its_cells(cells, kind):
+    assert kind_of(Column(cells)) == kind
+
+
+def test_a_schema_comes_back_from_json_and_codes_what_it_never_saw():
+    dataset = load_tables(EXAMPLE, **OPTIONS)
+    again = Schema.from_json(dataset.schema.as_json())
+    assert again == dataset.schema
+    nodes = read_table(EXAMPLE / "nodes.csv", most_bytes())
+    assert torch.equal(again.encode(nodes, most_bytes()).x, dataset.data.x)
+    nodes.columns["country"].text[0] = "XX"
+    found = again.encode(nodes, most_bytes())
+    assert found.unknown == {"country": 1}
+    assert float(found.x[0, -6:].sum()) == 0.0
+    assert math.isclose(float(found.x[1, -6:].sum()), 1.0)
+
+
+def test_a_folder_of_tables_is_a_dataset(tmp_path):
+    write(tmp_path, small())
+    dataset = load_dataset(tmp_path, split="random-fractions")
+    assert dataset.name == tmp_path.name
+    assert dataset.checksums.keys() == {"nodes.csv", "edges.csv"}

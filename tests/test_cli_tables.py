@@ -1,0 +1,207 @@
+"""From one's own tables to answers in a spreadsheet, by the command alone."""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from graphdrop.cli import main
+from graphdrop.cli.sheet import harmless, shown, write_csv
+from graphdrop.config import Config, settle
+from graphdrop.experiments import keys
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "data"
+FEW = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
+FEW += ["--set", "predict.samples=3", "--set", "train.samples=2"]
+NODES = ["--nodes", EXAMPLE / "nodes.csv", "--edges", EXAMPLE / "edges.csv"]
+NEW = ["--nodes", EXAMPLE / "new_nodes.csv", "--edges", EXAMPLE / "new_edges.csv"]
+COLUMNS = ["--label", "paper_class", "--id", "paper_id"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """The folder of a finished run; do not change it."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    words = ["train", *NODES, *COLUMNS, *FEW, "--out", folder, "--quiet"]
+    with pytest.raises(SystemExit) as stopped:
+        main([str(word) for word in words])
+    assert stopped.value.code == 0
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_training_says_in_two_lines_what_became_of_the_columns(run, tmp_path):
+    code, _, said = run("train", *NODES, *COLUMNS, *FEW, "--out", tmp_path / "a")
+    assert code == 0
+    lines = said.splitlines()
+    assert lines[0].startswith("Columns: 3 numeric (year, pages, references), standardized")
+    assert lines[1].startswith("Missing values: pages ")
+    assert "taken as stored" in said  # they are standardized in one place
+
+
+def test_a_run_on_tables_is_evaluated_resumed_and_reported(run, trained, tmp_path):
+    assert run("evaluate", trained)[0] == 0
+    code, _, said = run("train", "--out", trained, "--resume")
+    assert code == 0, said
+    code, _, said = run("report", trained, "-o", tmp_path / "report.html")
+    assert code == 0, said
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert '"class_names":["biology","chemistry","physics"]' in page
+    assert '"ids":["p001","p002"' in page
+
+
+def test_answers_have_the_ids_and_classes_of_the_table(run, trained, tmp_path):
+    code, _, said = run("predict", trained, "-o", tmp_path / "out.csv")
+    assert code == 0, said
+    nodes, answers = rows_of(EXAMPLE / "nodes.csv"), rows_of(tmp_path / "out.csv")
+    assert [row["id"] for row in answers] == [row["paper_id"] for row in nodes]
+    assert [row["label"] for row in answers] == [row["paper_class"] for row in nodes]
+    fields = {"biology", "chemistry", "physics"}
+    for row in answers:
+        assert {row["predicted"]} | set(row["set_90"].split("|")) <= fields
+        assert row["trust"] in ("yes", "no")
+        assert row["probability"] == row[f"probability_{row['predicted']}"]
+        assert (row["split"] == "") == (row["label"] == "")
+
+
+def test_another_graph_with_the_same_columns_is_predicted(run, trained, tmp_path):
+    code, printed, said = run("predict", trained, "-o", tmp_path / "new.csv", *NEW)
+    assert code == 0, said
+    assert "calibration and coverage may not transfer" in printed
+    answers = rows_of(tmp_path / "new.csv")
+    assert [row["id"] for row in answers][:2] == ["q001", "q002"]
+    assert "label" not in answers[0]
+    # a node is predicted from what the table says, whatever else is in it
+    strange = tmp_path / "nodes.csv"
+    text = (EXAMPLE / "new_nodes.csv").read_text("utf-8")
+    strange.write_text(text.replace("Open Letters", "Nowhere"), "utf-8")
+    words = ["--nodes", strange, "--edges", EXAMPLE / "new_edges.csv"]
+    code, _, said = run("predict", trained, "-o", tmp_path / "odd.csv", *words)
+    assert code == 0
+    assert "Categories that training did not have: venue" in said
+    strange.write_text(text.replace("pages", "leaves"), "utf-8")
+    code, _, said = run("predict", trained, "-o", tmp_path / "odd.csv", *words)
+    assert code == 2
+    assert "has no column pages; the model was trained with year, pages" in said
+
+
+def test_the_same_tables_elsewhere_are_the_same_graph(run, trained, tmp_path):
+    for name in ("nodes.csv", "edges.csv"):
+        (tmp_path / name).write_bytes((EXAMPLE / name).read_bytes())
+    code, printed, _ = run("evaluate", trained, "--dataset", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(printed)["same_data"] is True
+
+
+def test_a_folder_or_a_file_is_named_and_not_both(run, tmp_path):
+    code, _, said = run("train", *NODES, "--dataset", "cora", "--out", tmp_path / "a")
+    assert code == 2
+    assert "give one of them" in said
+    code, _, said = run("train", "--dataset", "synthetic", "--label", "x", "--out", tmp_path / "a")
+    assert code == 2
+    assert "data.label_column is 'x'" in said
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "\tx", "\rx", "\uff1d1"])
+def test_no_cell_is_a_formula(text, tmp_path):
+    assert harmless(text) == f"'{text}"
+    write_csv({"id": [text], text: [0.5]}, tmp_path / "a.csv")
+    (row,) = rows_of(tmp_path / "a.csv")
+    assert row["id"] == f"'{text}"
+    assert list(row)[1] == f"'{text}"
+
+
+def test_numbers_and_other_alphabets_open_as_they_are(tmp_path):
+    assert [shown(cell) for cell in (-5, "-5", "+49", 1e-12, 0.25, 1.0, None, True)] == [
+        *("-5", "-5", "+49", "0", "0.25", "1", "", "yes"),
+    ]
+    write_csv({"id": ["Zoë", 'a "b", c', "x\ny"]}, tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_bytes().startswith(b"\xef\xbb\xbf")
+    assert [row["id"] for row in rows_of(tmp_path / "a.csv")] == ["Zoë", 'a "b", c', "x\ny"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--dataset", "synthetic", "--show-config", "--recipe", "paper"],
+        ["data", "list"],
+        ["data", "info", EXAMPLE, "--label", "paper_class"],
+        ["data", "verify"],
+        ["evaluate", "RUN"],
+        ["predict", "RUN", "-o", "OUT.csv"],
+        ["report", "RUN", "-o", "OUT.html"],
+        ["evaluate", "/nowhere"],
+        ["train", "--nonsense"],
+    ],
+)
+def test_every_command_can_answer_in_json_alone(run, trained, tmp_path, words):
+    named = {"RUN": trained, "OUT.csv": tmp_path / "o.csv", "OUT.html": tmp_path / "o.html"}
+    code, printed, said = run(*(named.get(str(word), word) for word in words), "--json", "--quiet")
+    document = json.loads(printed)
+    assert document["exit_code"] == code
+    assert ("error" in document) == (code == 2)
+    assert bool(said) == (code == 2)
+
+
+def test_settings_of_tables_leave_the_keys_of_other_runs_alone(tmp_path):
+    plain = keys.settled(settle({"recipe": "paper"}))["data"]
+    assert not {"edges", "label_column", "missing"} & set(plain)
+    for name in ("nodes.csv", "edges.csv"):
+        (tmp_path / name).write_bytes((EXAMPLE / name).read_bytes())
+    config = Config(data={"dataset": str(tmp_path), "label_column": "paper_class"})
+    before = keys.run_key(config)
+    (tmp_path / "edges.csv").write_text("source,target\np001,p002\n")
+    assert keys.run_key(config) != before
+
+
+def test_the_help_of_train_is_short_and_all_of_it_is_there_on_demand(run):
+    code, short, _ = run("train", "--help")
+    assert code == 0
+    assert len(short.splitlines()) <= 24
+    assert max(map(len, short.splitlines())) < 80
+    code, whole, _ = run("train", "--help-all")
+    assert code == 0
+    for option in re.findall(r"^ +(--[\w-]+)", short, flags=re.MULTILINE):
+        assert option in whole or option in ("--json", "--quiet")
+    assert "predict.pavpu_axis" in whole
+    assert "--checkpoint" not in short
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("graphdrop pre", "predict"), ("graphdrop train --split-", "--split-column")],
+)
+def test_a_shell_can_complete_words(run, monkeypatch, words, wanted):
+    monkeypatch.setenv("_GRAPHDROP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    code, printed, _ = run()
+    assert code == 0
+    assert wanted in printed
+
+
+def lines_of(page: str) -> list[list[str]]:
+    """The words of every line of a page's shell blocks that reads the example's tables."""
+    text = (EXAMPLE.parents[1] / page).read_text("utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    block = "".join(one for one in blocks if "examples/data" in one).replace("\\\n", " ")
+    lines = [line.partition(" | ")[0] for line in block.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/own-data.md", "docs/cli.md"])
+def test_the_lines_of_a_page_run_as_they_stand(page, run, tmp_path, monkeypatch):
+    (tmp_path / "examples").symlink_to(EXAMPLE.parent)
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of(page)
+    assert lines
+    for words in lines:
+        code, _, said = run(*words, *(FEW if words[0] == "train" else []))
+        assert code == 0, said

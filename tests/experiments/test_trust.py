@@ -45,7 +45,7 @@ def test_the_floor_of_one_run_is_that_of_the_metrics():
 def test_a_calibrated_run_has_its_row(tiny_config):
     config = tiny_config(recipe="auto", model={"layers": 2})
     line = run_config(config)
-    assert line["calibration"]["name"] == "temperature"
+    assert line["calibration"]["name"] == "entropy-temperature"
     assert line["config"]["model"]["blocks"] == 4
     cells = read_recipe("trust-auto").cells(runs=1)[:2]
     runs = [CellRuns(cell, [line], 0) for cell in cells]

@@ -117,13 +117,14 @@ def test_every_calibrator_survives_json(name, monkeypatch):
     made = {
         "temperature": lambda: TemperatureScaling(1.5),
         "variance": lambda: VarianceScaling(numbers),
+        "entropy-temperature": lambda: METHODS[name](1.5, 0.1, -0.7),
         "isotonic": lambda: METHODS[name]([curve, curve], 0.01),
         "cagcn": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
         "gats": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
     }.get(name, lambda: METHODS[name](numbers, -numbers))()
     again = from_json(json.loads(json.dumps(to_json(made))))
     unmarked = Surroundings.of(Data(edge_index=graph.edge_index), outputs)
-    made, again = made.seeing(unmarked), again.seeing(unmarked)
+    made, again = (c.seeing(unmarked).reading(lambda: [outputs]) for c in (made, again))
     assert torch.equal(again.correct(outputs), made.correct(outputs))
 
 

@@ -7,6 +7,7 @@ from graphdrop import load, predict
 from graphdrop.train import Trainer
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Silent
+from graphdrop.train.scored_samples import ScoredSamples
 
 
 def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):
@@ -29,8 +30,9 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
     trainer = Trainer(config, tiny, progress=Silent())
     trainer.fit()
     rows = trainer.rows["validation"]
-    _, halves = fit_calibrator(trainer, rows)
-    together = out_of_fold(trainer, halves, rows)
+    drawn = ScoredSamples(trainer)
+    _, halves = fit_calibrator(trainer, drawn, rows)
+    together = out_of_fold(drawn, halves, rows)
     for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True):
         alone = predict(trainer.model, trainer.data, rows=half, calibrator=other)
         places = torch.isin(rows, half)
@@ -39,7 +41,21 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
         torch.testing.assert_close(together.probabilities[places], wanted)
 
 
-@pytest.mark.parametrize("method", ["isotonic", "cagcn", "gats"])
+@pytest.mark.parametrize("method", ["entropy-temperature", "gats", "none"])
+def test_samples_that_are_drawn_once_give_the_prediction_of_predict(tiny, settings_of, method):
+    config = settings_of(train={"epochs": 6}, predict={"calibration": method})
+    trainer = Trainer(config, tiny, progress=Silent())
+    trainer.fit()
+    drawn, rows = ScoredSamples(trainer), trainer.rows["test"].flip(0)
+    for calibrator in ("model", None):
+        once, again = drawn.predict(rows, calibrator), trainer.predict(rows, calibrator=calibrator)
+        torch.testing.assert_close(once.probabilities, again.probabilities)
+        torch.testing.assert_close(once.expected_entropy, again.expected_entropy)
+        assert once.calibrated == again.calibrated
+        assert torch.equal(once.origin.rows, again.origin.rows)
+
+
+@pytest.mark.parametrize("method", ["entropy-temperature", "isotonic", "cagcn", "gats"])
 def test_every_calibrator_is_saved_with_the_model(tiny, settings_of, tmp_path, method):
     config = settings_of(train={"epochs": 6}, predict={"calibration": method})
     trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())

@@ -131,6 +131,9 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
     by = calibration["name"]
     if by == "temperature":
         by = f"temperature {calibration['temperature']:.2f}"
+    elif by == "entropy-temperature":
+        slope = calibration["slope"]
+        by = f"temperature {calibration['temperature']:.2f} with slope {slope:+.2f} in the entropy"
     print(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
     if "ece_floor" in calibration:
         print(

@@ -12,7 +12,7 @@ from typing import Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
 
-VERSION = 1
+VERSION = 2
 """The version of the rules below; it is part of a run's key."""
 
 FeatureKind = Literal["words", "dense", "unscaled"]
@@ -57,7 +57,7 @@ SHARED: Settings = {
     "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
     "objective": {"l2_factor": "one", "l2_biases": False, "warmup": 0},
     "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
-    "predict": {"calibration": "temperature", "decision": "mean"},
+    "predict": {"calibration": "entropy-temperature", "decision": "mean"},
 }
 
 WAYS: dict[Way, Settings] = {

@@ -219,9 +219,9 @@ class PredictSettings(Section):
     decision: Literal["vote", "mean"] = "vote"
     """The predicted class: what most samples chose, or the highest mean probability. A calibrated
     prediction always takes the latter."""
-    calibration: Literal["temperature", "vector", "isotonic", "cagcn", "gats", "none"] = (
-        "temperature"
-    )
+    calibration: Literal[
+        "temperature", "entropy-temperature", "vector", "isotonic", "cagcn", "gats", "none"
+    ] = "temperature"
     """The calibrator that is fitted on the validation nodes and kept with the network."""
     pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """The fraction of `pavpu_axis` up to which a prediction counts as certain."""

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from graphdrop.experiments.measures import BINS, COVERAGES
 from graphdrop.experiments.rendering import Rendering, limits_of
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.metrics import apply_temperature, reliability
-from graphdrop.metrics.floor import refitted_temperatures
+from graphdrop.inference.calibration import EntropyTemperatureScaling
+from graphdrop.metrics import reliability
+from graphdrop.metrics.floor import drawn_forecasts
 from graphdrop.report.figures import Curve, Panel, draw_figure
 from graphdrop.report.tables import Table, summarise
 
@@ -44,24 +44,28 @@ def calibration_record(trainer: Trainer, result: Result) -> dict[str, Any]:
         "calibration": dict(result.calibration),
         "uncalibrated": {part: dict(scores) for part, scores in result.uncalibrated.items()},
         "warnings": list(result.warnings),
-        "floor_gaps": floor_gaps(test, validation, trainer.config.seed),
+        "floor_gaps": floor_gaps(
+            test,
+            validation,
+            trainer.config.seed,
+            by_entropy=result.calibration["name"] == EntropyTemperatureScaling.name,
+        ),
     }
 
 
-def floor_gaps(test: Tensor, calibration: Tensor, seed: int) -> list[list[float]]:
+def floor_gaps(
+    test: Tensor, calibration: Tensor, seed: int, *, by_entropy: bool = False
+) -> list[list[float]]:
     """Drawn labels' accuracy minus confidence, summed over each bin's nodes, ``[draws, bins]``.
 
     The calibrator is fitted again on labels drawn for the calibration nodes. Divided by the number
     of nodes, the sum of the absolute values of a row is one draw of the floor; rows of several runs
     may be added first.
     """
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.multinomial(calibration, REPLICATES, replacement=True, generator=generator).t()
-    labels = torch.multinomial(test, REPLICATES, replacement=True, generator=generator).t()
-    shown = (apply_temperature(test, float(t)) for t in refitted_temperatures(calibration, drawn))
+    pairs = drawn_forecasts(test, calibration, REPLICATES, seed, by_entropy=by_entropy)
     return [
-        signed_gaps(reliability(forecast, row, bins=BINS)._asdict()).tolist()
-        for forecast, row in zip(shown, labels, strict=True)
+        signed_gaps(reliability(forecast, labels, bins=BINS)._asdict()).tolist()
+        for forecast, labels in pairs
     ]
 
 

@@ -32,9 +32,9 @@ def calibrate(
             several samples ``[samples, n, classes]``, or a ``Predictive``, whose mean is then
             calibrated. With ``mask`` it is the prediction for all nodes.
         labels: their labels ``[n]``.
-        method: ``"temperature"``, ``"vector"``, ``"isotonic"``, or with ``data`` one of those that
-            read the graph, ``"cagcn"`` and ``"gats"``. Ignored for a ``LabelPredictive``, which has
-            a method of its own.
+        method: ``"temperature"``, ``"entropy-temperature"``, ``"vector"``, ``"isotonic"``, or with
+            ``data`` one of those that read the graph, ``"cagcn"`` and ``"gats"``. Ignored for a
+            ``LabelPredictive``, which has a method of its own.
         data: the graph, with ``edge_index [2, E]``, for methods that read it; its ``train_mask``,
             if it has one, tells GATS how far a node is from the training nodes.
         mask: the nodes to calibrate on, as a bool mask ``[n]`` or by number; all by default.
@@ -87,6 +87,7 @@ def apply(
     outputs = _outputs(answer)
     if data is not None:
         calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
+    calibrator = calibrator.reading(lambda: iter(outputs))
     probabilities = torch.softmax(calibrator.correct(outputs).double(), -1).mean(0)
     if not isinstance(answer, Predictive):
         return probabilities.float()

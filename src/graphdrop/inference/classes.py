@@ -79,6 +79,8 @@ class Predictive(Uncertainty):
         raw, origin = RawOutputs(), Origin() if data is None else Origin.of(data)
         if calibrator is not None and calibrator.reads_graph:
             calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
+        if calibrator is not None:
+            calibrator = calibrator.reading(lambda: iter(outputs))
         corrected = [
             one if calibrator is None else calibrator.correct(one)
             for one in raw.watched(iter(outputs))

@@ -19,9 +19,11 @@ from graphdrop.draws import TEMPERATURE
 from graphdrop.inference.calibration import (
     Calibrator,
     GraphCalibrator,
+    Samples,
     Surroundings,
     VarianceScaling,
     from_json,
+    replayable,
 )
 from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.classes import ClassSummary, Predictive
@@ -187,33 +189,61 @@ def predict(
             for at, batch in enumerate(batches)
         ]
 
-    outputs: Iterator[Tensor] = map(_joined, zip(*streams(rows), strict=True))
-    if decode is not None:
-        outputs = map(decode, outputs)
+    def outputs() -> Iterator[Tensor]:
+        joined: Iterator[Tensor] = map(_joined, zip(*streams(rows), strict=True))
+        return joined if decode is None else map(decode, joined)
+
     if calibrator == "model":
         calibrator = from_json(settings.calibration)
         if calibrator is not None:
             warn_of_shift(settings, data)
-    raw = RawOutputs()
+    if calibrator is not None:
+        _check_output(calibrator, output)
+    if isinstance(calibrator, GraphCalibrator):
+        _check_nodes(calibrator, decode)
+        calibrator = _looking_around(calibrator, streams(None), batches, rows)
+    origin = Origin() if decode is not None else origin_of(settings, data, rows)
+    try:
+        return summarised(outputs, output, settings, calibrator, origin, intervals=intervals)
+    except NotFiniteError:
+        raise NotFiniteError(_why_not_finite(model, data)) from None
+
+
+def summarised(
+    samples: Samples,
+    output: str,
+    settings: PredictionDefaults,
+    calibrator: Calibrator | None,
+    origin: Origin,
+    *,
+    intervals: bool = False,
+) -> Predictive | LabelPredictive | GaussianPredictive:
+    """The prediction that samples make, each of them calibrated.
+
+    Args:
+        samples: makes the outputs of every sample, the same each time.
+        output: what they are, as in ``predict``.
+        settings: the decision rule, and the score by which nodes are refused.
+        calibrator: for these rows; ``None`` for none.
+        origin: where the samples come from.
+        intervals: also store histograms.
+    """
+    if calibrator is not None and calibrator.reads_samples:
+        samples = replayable(samples)
+        calibrator = calibrator.reading(samples)
+    raw, outputs = RawOutputs(), iter(samples())
     if output == "classes":
         outputs = raw.watched(outputs)
     if calibrator is not None:
-        _check_output(calibrator, output)
-        if isinstance(calibrator, GraphCalibrator):
-            _check_nodes(calibrator, decode)
-            calibrator = _looking_around(calibrator, streams(None), batches, rows)
         outputs = map(calibrator.correct, outputs)
     answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
-        raise NotFiniteError(_why_not_finite(model, data))
+        raise NotFiniteError("the outputs of the network are not finite")
     answer = _finished(answer, settings, calibrator)
-    if isinstance(answer, Predictive):
-        origin = Origin() if decode is not None else _origin(settings, data, rows)
-        return replace(answer, origin=raw.into(origin))
-    return answer
+    return replace(answer, origin=raw.into(origin)) if isinstance(answer, Predictive) else answer
 
 
-def _origin(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
+def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
     """What a prediction of nodes remembers of its graph and of the calibration nodes."""
     return replace(
         Origin.of(data, rows),

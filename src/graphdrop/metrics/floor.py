@@ -8,6 +8,8 @@ nodes are sampled from the forecast, and the calibrator is fitted again.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -38,30 +40,47 @@ def calibration_floor(
     bins: int = 15,
     draws: int = DRAWS,
     seed: int = 0,
+    by_entropy: bool = False,
 ) -> CalibrationFloor:
     """Simulate the calibration error that chance alone gives.
 
     Args:
         probabilities: the forecast on the test nodes, `(n, classes)`.
-        calibration: the forecast on the nodes that a temperature was fitted on; it is fitted again
+        calibration: the forecast on the nodes that the calibrator was fitted on; it is fitted again
             on drawn labels of these. `None` leaves that part out.
         bins: of the calibration error.
         draws: how often labels are drawn.
         seed: of the labels.
+        by_entropy: whether the calibrator is entropy-based temperature scaling; else it is taken
+            for a temperature.
     """
+    pairs = drawn_forecasts(probabilities, calibration, draws, seed, by_entropy=by_entropy)
+    found = torch.stack([calibration_error(p, labels, bins=bins) for p, labels in pairs]).double()
+    return CalibrationFloor(float(found.mean()), float(found.quantile(0.95)))
+
+
+def drawn_forecasts(
+    probabilities: Tensor,
+    calibration: Tensor | None,
+    draws: int,
+    seed: int,
+    *,
+    by_entropy: bool,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Labels of the test nodes drawn from the forecast, each with the forecast calibrated again."""
     forecast = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
-    temperatures = torch.ones(draws, dtype=torch.float64)
+    shown: Iterator[Tensor] = repeat(forecast, draws)
     if calibration is not None:
-        drawn = torch.multinomial(calibration, draws, replacement=True, generator=generator)
-        temperatures = refitted_temperatures(calibration, drawn.t())
+        drawn = torch.multinomial(calibration, draws, replacement=True, generator=generator).t()
+        if by_entropy:
+            refitted = refitted_by_entropy(calibration, drawn)
+            shown = (apply_by_entropy(forecast, one) for one in refitted)
+        else:
+            temperatures = refitted_temperatures(calibration, drawn).tolist()
+            shown = (apply_temperature(forecast, one) for one in temperatures)
     labels = torch.multinomial(forecast, draws, replacement=True, generator=generator).t()
-    errors = [
-        calibration_error(apply_temperature(forecast, float(one)), row, bins=bins)
-        for one, row in zip(temperatures, labels, strict=True)
-    ]
-    found = torch.stack(errors).double()
-    return CalibrationFloor(float(found.mean()), float(found.quantile(0.95)))
+    return zip(shown, labels, strict=True)
 
 
 def refitted_temperatures(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -75,9 +94,48 @@ def refitted_temperatures(probabilities: Tensor, labels: Tensor) -> Tensor:
         probabilities: the forecast `(n, classes)`.
         labels: drawn classes `(draws, n)`.
     """
-    logits = probabilities.double().clamp_min(torch.finfo(torch.float32).tiny).log()
+    logits = _logits(probabilities)
     drawn = torch.stack([logits.gather(1, row[:, None]).mean() for row in labels])
     grid = torch.linspace(math.log(1.0 / HOTTEST), math.log(1.0 / COLDEST), POINTS).double()
     expected = [((logits * one).softmax(-1) * logits).sum(-1).mean() for one in grid.exp()]
     found = np.interp(drawn.numpy(), torch.stack(expected).numpy(), grid.numpy())
     return torch.from_numpy(np.exp(-found))
+
+
+def refitted_by_entropy(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Shift and slope of entropy-based temperature scaling for many drawn labels, `(draws, 2)`.
+
+    The truth is 0 for both, so one step of Fisher scoring from there is enough: the mean score of
+    the labels, divided by the information, to which the normal prior of the slope adds.
+
+    Args:
+        probabilities: the forecast `(n, classes)`.
+        labels: drawn classes `(draws, n)`.
+    """
+    columns, logits = _entropy_columns(probabilities), _logits(probabilities)
+    chance = logits.softmax(-1)
+    expected = (chance * logits).sum(-1)
+    variance = (chance * logits.square()).sum(-1) - expected.square()
+    information = columns.t() @ (columns * variance[:, None])
+    information[1, 1] += 1.0
+    surprise = expected - torch.stack([logits.gather(1, y[:, None]).squeeze(1) for y in labels])
+    steps: Tensor = torch.linalg.solve(information, (surprise @ columns).t()).t()
+    return steps.clamp(-math.log(HOTTEST), math.log(HOTTEST))
+
+
+def apply_by_entropy(probabilities: Tensor, shift_and_slope: Tensor) -> Tensor:
+    """`softmax(log p / T)` with `log T = shift + slope (h - 1/2)`, h the relative entropy of p."""
+    exponent = _entropy_columns(probabilities) @ shift_and_slope.double()
+    tempered = _logits(probabilities) * (-exponent).exp()[:, None]
+    return tempered.softmax(-1).to(probabilities.dtype)
+
+
+def _entropy_columns(probabilities: Tensor) -> Tensor:
+    """A column of ones, and the entropy as a share of the largest less 1/2, `(n, 2)`."""
+    entropy = torch.special.entr(probabilities.double()).sum(-1)
+    relative = entropy / math.log(probabilities.shape[-1]) - 0.5
+    return torch.stack([torch.ones_like(relative), relative], 1)
+
+
+def _logits(probabilities: Tensor) -> Tensor:
+    return probabilities.double().clamp_min(torch.finfo(torch.float32).tiny).log()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.inference import Calibrator, Predictive, predict
-from graphdrop.inference.calibration import Surroundings, calibrator_for, to_json
+from graphdrop.inference import Calibrator, Predictive
+from graphdrop.inference.calibration import (
+    EntropyTemperatureScaling,
+    Samples,
+    Surroundings,
+    calibrator_for,
+    replayable,
+    to_json,
+)
 from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.origin import Origin, SetNodes
 from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
@@ -19,12 +26,10 @@ from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
 from graphdrop.train.evaluation import error_auroc
 from graphdrop.train.run_warnings import warnings_of
+from graphdrop.train.scored_samples import ScoredSamples
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
-
-KEPT_NUMBERS = 1 << 25
-"""Samples of the calibration nodes are computed once and kept up to this many numbers."""
 
 
 class Halves(NamedTuple):
@@ -34,7 +39,7 @@ class Halves(NamedTuple):
     calibrators: tuple[Calibrator, Calibrator]
 
 
-def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
+def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]) -> dict[str, Any]:
     """Fit a calibrator on the validation nodes, store it in the model, and score with it.
 
     Validation scores are out of fold: each half of the nodes is calibrated by the fit on the other
@@ -42,13 +47,14 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         trainer: its model has the selected state.
+        drawn: the samples of that state.
         raw: the scores of validation and test without a calibrator.
     """
     rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
-    calibrator, halves = fit_calibrator(trainer, rows)
+    calibrator, halves = fit_calibrator(trainer, drawn, rows)
     found = dict(raw)
     if shared and halves is not None and trainer.task.output == "classes":
-        answer = out_of_fold(trainer, halves, rows)
+        answer = out_of_fold(drawn, halves, rows)
         found["validation"] = trainer.scores("validation", answer)
         found["reject_by"] = best_at_errors(answer, trainer.targets[rows])
     engine = trainer.engine
@@ -59,15 +65,19 @@ def score_calibrated(trainer: Trainer, raw: dict[str, Any]) -> dict[str, Any]:
         reject_by=found.pop("reject_by", None),
     )
     if not shared:
-        answer = trainer.predict(trainer.rows["validation"])
+        answer = drawn.predict(trainer.rows["validation"])
         found["validation"] = trainer.scores("validation", answer)
-    answer = trainer.predict(trainer.rows["test"])
+    answer = drawn.predict(trainer.rows["test"])
     found["test"] = trainer.scores("test", answer)
     summary = {"name": calibrator.name, **calibrator.summary()}
     found["calibration"] = {**summary, "nodes": len(rows)}
     floor = None
     if isinstance(answer, Predictive):
-        floor = calibration_floor(answer.probabilities, trainer.predict(rows).probabilities)
+        floor = calibration_floor(
+            answer.probabilities,
+            drawn.predict(rows).probabilities,
+            by_entropy=isinstance(calibrator, EntropyTemperatureScaling),
+        )
         found["calibration"] |= {"ece_floor": floor.mean, "ece_floor_high": floor.high}
     found["warnings"] = warnings_of(
         answer,
@@ -86,14 +96,14 @@ SET_NODES = 2000
 """A model carries at most so many nodes for its prediction sets, chosen at random."""
 
 
-def keep_set_nodes(trainer: Trainer) -> None:
+def keep_set_nodes(trainer: Trainer, drawn: ScoredSamples) -> None:
     """Let the model carry the nodes by which its prediction sets are calibrated."""
     if trainer.task.output != "classes" or not trainer.task.of_nodes:
         return
     rows = trainer.rows["sets"]
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:SET_NODES]
     rows = rows[order.sort().values.to(rows.device)]
-    answer = trainer.predict(rows)
+    answer = drawn.predict(rows)
     kept = SetNodes(
         rows,
         trainer.targets[rows],
@@ -118,10 +128,12 @@ def best_at_errors(answer: Predictive, labels: Tensor) -> str | None:
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def fit_calibrator(trainer: Trainer, rows: Tensor) -> tuple[Calibrator, Halves | None]:
+def fit_calibrator(
+    trainer: Trainer, drawn: ScoredSamples, rows: Tensor
+) -> tuple[Calibrator, Halves | None]:
     """A calibrator fitted on all given nodes, and one on each half of them."""
     kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
-    targets, samples = trainer.targets[rows], _samples(trainer, rows)
+    targets, samples = trainer.targets[rows], replayable(drawn.of(rows))
     fit = partial(_fit, kind, _surroundings(trainer) if kind.reads_graph else None)
     whole = fit(rows, samples, targets)
     if len(rows) < 4:
@@ -140,7 +152,7 @@ def _fit(
     kind: type[Calibrator],
     graph: Surroundings | None,
     rows: Tensor,
-    samples: Callable[[], Iterable[Tensor]],
+    samples: Samples,
     targets: Tensor,
 ) -> Calibrator:
     """A calibrator, with the graph in sight where it reads one."""
@@ -158,10 +170,10 @@ def _surroundings(trainer: Trainer) -> Surroundings:
     return Surroundings(logits, trainer.data.edge_index, train=trainer.rows["train"])
 
 
-def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
+def out_of_fold(drawn: ScoredSamples, halves: Halves, rows: Tensor) -> Predictive:
     """The prediction of the validation nodes, each half calibrated by the other half's fit."""
-    answers = [
-        predict(trainer.model, trainer.data, rows=half, calibrator=other)
+    answers: list[Predictive] = [
+        drawn.predict(half, other)
         for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True)
     ]
     order = torch.argsort(torch.cat(halves.rows))[torch.argsort(torch.argsort(rows))]
@@ -177,20 +189,3 @@ def out_of_fold(trainer: Trainer, halves: Halves, rows: Tensor) -> Predictive:
         deviation=joined("deviation"),
         origin=Origin(),  # that of one half would be wrong for both
     )
-
-
-def _samples(trainer: Trainer, rows: Tensor) -> Callable[[], Iterable[Tensor]]:
-    """A function that returns the outputs of every sample on some rows; cached if they are few."""
-    task, engine = trainer.task, trainer.engine
-    settings = settled(engine)
-
-    @torch.no_grad()
-    def draw() -> Iterable[Tensor]:
-        chosen = rows if task.of_nodes else None
-        for out in engine.samples(trainer.inputs, draws_of(settings, PREDICTION_STEP), chosen):
-            yield out if task.of_nodes else task.decode(out, rows)
-
-    first = list(draw())
-    if sum(one.numel() for one in first) <= KEPT_NUMBERS:
-        return lambda: iter(first)
-    return draw

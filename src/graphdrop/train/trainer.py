@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.estimators import Estimator
-from graphdrop.inference import Predictive, predict
+from graphdrop.inference import Calibrator, Predictive, predict
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import Estimate, SampledModel, sampled
@@ -38,6 +38,7 @@ from graphdrop.train.objective import Objective
 from graphdrop.train.post_hoc_calibration import keep_set_nodes, score_calibrated
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import Result, StoppedError
+from graphdrop.train.scored_samples import ScoredSamples
 from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.tasks import Task, task_of, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
@@ -276,7 +277,12 @@ class Trainer:
         agree = agreed[0].detach()
         return Estimate(loss - agree, tape), {"agree": agree}
 
-    def predict(self, rows: Tensor, samples: int | None = None) -> Any:
+    def predict(
+        self,
+        rows: Tensor,
+        samples: int | None = None,
+        calibrator: Calibrator | Literal["model"] | None = "model",
+    ) -> Any:
         """Predict some nodes, or some of the task's links, with the current state."""
         task = self.task
         return predict(
@@ -284,6 +290,7 @@ class Trainer:
             self.data,
             samples,
             output=task.output,
+            calibrator=calibrator,
             rows=rows if task.of_nodes else None,
             decode=None if task.of_nodes else lambda outputs: task.decode(outputs, rows),
         )
@@ -315,10 +322,11 @@ class Trainer:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
         with watched(self):
-            raw = {name: self.scores(name, self.predict(self.rows[name])) for name in SCORED}
+            drawn = ScoredSamples(self)
+            raw = {name: self.scores(name, drawn.predict(self.rows[name])) for name in SCORED}
         calibrates = self.config.predict.calibration != "none"
-        found = score_calibrated(self, raw) if calibrates else {}
-        keep_set_nodes(self)
+        found = score_calibrated(self, drawn, raw) if calibrates else {}
+        keep_set_nodes(self, drawn)
         self.seconds = round(time.monotonic() - self._started, 3)
         result = Result(
             **{name: found.get(name, raw[name]) for name in SCORED},

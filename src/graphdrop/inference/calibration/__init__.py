@@ -1,12 +1,13 @@
-"""Post-hoc calibrators: temperature, vector, label and variance scaling."""
+"""Post-hoc calibrators: of temperatures, classes, curves, labels and variances."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from graphdrop.inference.calibration.base import FEW, Calibrator, Samples
+from graphdrop.inference.calibration.base import FEW, Calibrator, Samples, replayable
 from graphdrop.inference.calibration.cagcn import CaGCN
+from graphdrop.inference.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.inference.calibration.gats import GATS
 from graphdrop.inference.calibration.gaussian import VarianceScaling
 from graphdrop.inference.calibration.isotonic import IsotonicRegression
@@ -22,6 +23,7 @@ __all__ = [
     "METHODS",
     "CaGCN",
     "Calibrator",
+    "EntropyTemperatureScaling",
     "GraphCalibrator",
     "IsotonicRegression",
     "LabelScaling",
@@ -32,11 +34,13 @@ __all__ = [
     "VectorScaling",
     "calibrator_for",
     "from_json",
+    "replayable",
     "to_json",
 ]
 
 _KINDS: tuple[type[Calibrator], ...] = (
     TemperatureScaling,
+    EntropyTemperatureScaling,
     VectorScaling,
     IsotonicRegression,
     CaGCN,

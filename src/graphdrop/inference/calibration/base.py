@@ -36,6 +36,8 @@ class Calibrator(ABC):
     """The kind of outputs, as in ``predict(output=...)``."""
     reads_graph: ClassVar[bool] = False
     """Whether it takes ``fit_within`` and ``seeing``: the graph, and the outputs of all nodes."""
+    reads_samples: ClassVar[bool] = False
+    """Whether it takes ``reading``: all samples of the rows, before one of them is corrected."""
 
     @abstractmethod
     def correct(self, outputs: Tensor) -> Tensor:
@@ -57,6 +59,11 @@ class Calibrator(ABC):
         del surroundings
         return self
 
+    def reading(self, samples: Samples) -> Self:
+        """The calibrator for the rows of these samples; most are the same for all."""
+        del samples
+        return self
+
     def summary(self) -> dict[str, Any]:
         """The values of ``as_json`` that a person may read; weights of a network are left out."""
         return self.as_json()
@@ -69,6 +76,21 @@ class Calibrator(ABC):
     @abstractmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The inverse of ``as_json``."""
+
+
+KEPT_NUMBERS = 1 << 25
+"""Samples that are read several times are kept up to this many numbers, else computed again."""
+
+
+def replayable(draw: Samples) -> Samples:
+    """The same samples each time: those of the first time if they are few, else drawn again."""
+    kept, numbers = list[Tensor](), 0
+    for one in draw():
+        kept.append(one)
+        numbers += one.numel()
+        if numbers > KEPT_NUMBERS:
+            return draw
+    return lambda: iter(kept)
 
 
 def check_targets(targets: Tensor) -> None:

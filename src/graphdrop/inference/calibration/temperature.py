@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
 
 COLDEST, HOTTEST = 1e-2, 1e2
 GRID = 33
-"""Temperatures that are tried at once, evenly spaced in their logarithm."""
-ROUNDS = 4
-"""Each round looks between the neighbors of the best temperature of the round before."""
+"""Temperatures that are tried first, evenly spaced in their logarithm."""
+ACCURACY = 1e-5
+"""Of the logarithm of the temperature, between the neighbors of the best one on the grid."""
 
 
 class TemperatureScaling(Calibrator):
@@ -49,17 +50,18 @@ class TemperatureScaling(Calibrator):
     def fit(cls, samples: Samples, targets: Tensor) -> Self:
         """The temperature of least NLL on the calibration nodes; no sample is kept."""
         check_targets(targets)
-        low, high = math.log(COLDEST), math.log(HOTTEST)
-        best = 0.0
-        for _ in range(ROUNDS):
-            grid = torch.linspace(low, high, GRID, dtype=torch.float64)
-            losses = _losses(samples, targets, grid.exp())
-            place = int(losses.argmin())
-            if bool(torch.isclose(losses, losses[place], rtol=0.0, atol=1e-12).all()):
-                return cls(1.0)  # it makes no difference
-            best = float(grid[place])
-            low, high = float(grid[max(0, place - 1)]), float(grid[min(GRID - 1, place + 1)])
-        return cls(math.exp(best))
+        grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), GRID, dtype=torch.float64)
+        losses = _losses(samples, targets, grid.exp())
+        place = int(losses.argmin())
+        if bool(torch.isclose(losses, losses[place], rtol=0.0, atol=1e-12).all()):
+            return cls(1.0)  # it makes no difference
+
+        def loss(log: float) -> float:
+            return float(_losses(samples, targets, torch.tensor([math.exp(log)])))
+
+        ends = float(grid[max(0, place - 1)]), float(grid[min(GRID - 1, place + 1)])
+        found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": ACCURACY})
+        return cls(math.exp(found.x if found.fun <= losses[place] else float(grid[place])))
 
     def as_json(self) -> dict[str, Any]:
         """The temperature."""
@@ -76,7 +78,8 @@ class TemperatureScaling(Calibrator):
 
 def _losses(samples: Samples, targets: Tensor, temperatures: Tensor) -> Tensor:
     """The NLL of the mean over samples at every temperature, in one pass over the samples."""
-    chance, count = torch.zeros(len(temperatures), len(targets), dtype=torch.float64), 0
+    shape, device = (len(temperatures), len(targets)), targets.device
+    chance, count = torch.zeros(shape, dtype=torch.float64, device=device), 0
     for outputs in samples():
         logits = outputs.double()
         for number, temperature in enumerate(temperatures):

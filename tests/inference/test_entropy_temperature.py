@@ -1,0 +1,112 @@
+"""Entropy-based temperature scaling finds a known slope, and is temperature scaling without one."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
+from graphdrop.inference.calibrating import apply
+from graphdrop.inference.calibration import EntropyTemperatureScaling, TemperatureScaling, base
+from graphdrop.inference.calibration.entropy_temperature import _loss
+from graphdrop.metrics import calibration_error
+from graphdrop.metrics.floor import apply_by_entropy, refitted_by_entropy
+
+NODES, CLASSES, SAMPLES = 20_000, 4, 3
+
+
+def drawn(probabilities: torch.Tensor, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+
+
+@pytest.fixture(scope="module")
+def logits() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    base_logits = 2.0 * torch.randn(1, NODES, CLASSES, generator=generator)
+    return base_logits + 0.7 * torch.randn(SAMPLES, NODES, CLASSES, generator=generator)
+
+
+def corrected(calibrator: EntropyTemperatureScaling, logits: torch.Tensor) -> torch.Tensor:
+    ready = calibrator.reading(lambda: iter(logits))
+    return torch.softmax(ready.correct(logits), 2).mean(0)
+
+
+@pytest.mark.parametrize("slope", [-1.0, 1.5])
+def test_a_known_slope_is_found_where_one_temperature_fails(logits, slope):
+    labels = drawn(corrected(EntropyTemperatureScaling(1.3, 0.2, slope), logits))
+    found = EntropyTemperatureScaling.fit(lambda: iter(logits), labels)
+    error = float(calibration_error(corrected(found, logits), labels))
+    common = TemperatureScaling.fit(lambda: iter(logits), labels)
+    plain = torch.softmax(common.correct(logits), 2).mean(0)
+    assert error < 0.012
+    assert float(calibration_error(plain, labels)) > 2.0 * error
+    assert found.slope * slope > 0.0
+
+
+def test_without_a_slope_it_is_temperature_scaling(logits):
+    labels = drawn(torch.softmax(logits / 2.0, 2).mean(0))
+    found = EntropyTemperatureScaling.fit(lambda: iter(logits), labels)
+    assert abs(found.slope) < 0.1
+    assert found.temperature == pytest.approx(2.0, rel=0.05)
+    plain = EntropyTemperatureScaling(2.0, 0.0, 0.0)
+    expected = torch.softmax(TemperatureScaling(2.0).correct(logits), 2).mean(0)
+    torch.testing.assert_close(corrected(plain, logits), expected)
+
+
+def test_its_gradient_is_that_of_finite_differences(logits):
+    few, labels = logits[:, :6], torch.tensor([0, 1, 2, 3, 0, 1])
+    temperatures = torch.linspace(0.5, 2.0, 6).double()
+    _, slopes = _loss(lambda: iter(few), labels, temperatures)
+    for node in range(6):
+        step = torch.zeros(6).double()
+        step[node] = 1e-5
+        up, down = (
+            _loss(lambda: iter(few), labels, temperatures * (sign * step).exp())[0]
+            for sign in (1.0, -1.0)
+        )
+        assert slopes[node] == pytest.approx((up - down) / 2e-5, abs=1e-8)
+
+
+def test_few_nodes_leave_the_slope_near_zero(logits):
+    labels = drawn(corrected(EntropyTemperatureScaling(1.0, 0.0, 3.0), logits))
+    few = EntropyTemperatureScaling.fit(lambda: iter(logits[:, :4]), labels[:4])
+    many = EntropyTemperatureScaling.fit(lambda: iter(logits[:, :2000]), labels[:2000])
+    assert abs(few.slope) < abs(many.slope)
+
+
+def test_predict_reads_all_samples_before_it_corrects_one(monkeypatch):
+    torch.manual_seed(0)
+    data = Data(x=torch.rand(40, 5), edge_index=torch.randint(0, 40, (2, 160)))
+    model = GCN(5, 8, 2, 3, GraphDropConnect(blocks=2), seed=1).eval()
+    calibrator = EntropyTemperatureScaling(0.2, 0.1, 2.0)
+    kept = predict(model, data, 5, calibrator=calibrator)
+    monkeypatch.setattr(base, "KEPT_NUMBERS", 0)  # samples are computed a second time
+    again = predict(model, data, 5, calibrator=calibrator)
+    assert torch.equal(kept.probabilities, again.probabilities)
+    raw = predict(model, data, 5, calibrator=None)
+    assert not torch.allclose(kept.probabilities, raw.probabilities)
+    assert bool((kept.epistemic >= -1e-6).all())
+    some = torch.tensor([3, 17])
+    part = predict(model, data, 5, calibrator=calibrator, rows=some)
+    torch.testing.assert_close(part.probabilities, kept.probabilities[some])
+
+
+def test_logits_of_any_model_are_calibrated_in_one_call(logits):
+    labels = drawn(corrected(EntropyTemperatureScaling(1.0, 0.0, 1.0), logits))
+    found = calibrate(logits, labels, "entropy-temperature")
+    answer = Predictive.from_logits(logits, calibrator=found)
+    torch.testing.assert_close(apply(found, logits), answer.probabilities)
+    with pytest.raises(ValueError, match="has read none"):
+        found.correct(logits[0])
+
+
+def test_the_floor_refits_shift_and_slope_as_a_fit_would():
+    generator = torch.Generator().manual_seed(5)
+    forecast = torch.softmax(2.0 * torch.randn(3000, 4, generator=generator).double(), 1)
+    labels = torch.multinomial(forecast, 6, replacement=True, generator=generator).t()
+    steps = refitted_by_entropy(forecast, labels)
+    for step, row in zip(steps, labels, strict=True):
+        outputs = forecast.log()[None]
+        fitted = EntropyTemperatureScaling.fit(lambda outputs=outputs: iter(outputs), row)
+        expected = corrected(fitted, outputs)
+        assert float((apply_by_entropy(forecast, step) - expected).abs().max()) < 0.01

@@ -55,6 +55,8 @@ class Graph(CSR):
     """The whole graph that this is a part of."""
     parent_edge: Tensor | None = None
     """The number of each edge in the whole graph."""
+    complete: bool = True
+    """Whether every row has all of its edges; those of a sampled mini-batch may lack some."""
 
     @classmethod
     @torch.inference_mode(False)
@@ -245,6 +247,14 @@ class Graph(CSR):
             dst_ids=ids,
             src_ids=ids,
         )
+
+    @property
+    def complete_rows(self) -> Graph:
+        """The same rows with all of their edges in the whole graph; itself if none is missing."""
+        parent, rows = self.parent, self.dst_ids
+        if self.complete or parent is None or rows is None:
+            return self
+        return self.derived("complete rows", lambda: parent.rows(rows.long()))
 
     @torch.inference_mode(False)
     def rows(self, rows: Tensor) -> Graph:

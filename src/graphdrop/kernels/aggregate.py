@@ -142,9 +142,15 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
         ones = x.new_ones(part.num_src, blocks)
         return _sum(part, ones, replace(mask, blocks=blocks), backend)
 
+    if not graph.complete and mask.keep_logit.dim() == 1:
+        raise ValueError(
+            "masks before normalization need the rates of edges that were not sampled: with one "
+            "keep_logit per edge, mask after normalization, or take full neighbourhoods"
+        )
     if kind is Normalization.ROW:
         raw = _variant(graph, "all")
-        return _times(_sum(raw, x, mask, backend), _power(degree(raw), -1.0))
+        total = degree(_variant(graph.complete_rows, "all"))
+        return _times(_sum(raw, x, mask, backend), _power(total, -1.0))
     # the paper's identity stands outside the degrees, the symmetric one inside
     name = "between" if kind is Normalization.PAPER else "all"
     part, sources = _variant(graph, name), _source_rows(graph, name)
@@ -153,13 +159,17 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
             "masks before a symmetric normalization need the rates of edges outside a receptive "
             "field: with one keep_logit per edge, aggregate over the whole graph"
         )
-    total = degree(part)
-    if graph.parent is not None and graph.src_ids is None:
+    if not graph.complete:  # of a batch, whose destinations are its first sources
+        source_total = degree(sources)
+        total = source_total[: graph.num_dst]
+    elif graph.parent is not None and graph.src_ids is None:
         # a window: all windows of a graph read the degrees of all its nodes
+        total = degree(part)
         source_total = graph.parent.derived(
             ("masked degrees", name, _form(mask, blocks)), lambda: degree(sources)
         )
     else:
+        total = degree(part)
         source_total = total if part is sources else degree(sources)
     scaled = _times(x, _power(source_total, -0.5))
     out = _times(_sum(part, scaled, mask, backend), _power(total, -0.5))

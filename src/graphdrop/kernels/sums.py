@@ -106,8 +106,10 @@ def _check(graph: Graph, mask: Mask) -> None:
 def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
     """The edges that a mask before normalization reads: whole rows, no self-loops."""
     mask = replace(mask, self_loops=False, before_normalization=False)
-    if graph.parent is None or graph.normalization in (Normalization.NONE, Normalization.ROW):
+    if graph.parent is None or graph.normalization is Normalization.NONE:
         return graph, mask
+    if graph.normalization is Normalization.ROW:
+        return graph.complete_rows, mask
     if mask.keep_logit.dim() == 1:
         raise ValueError(
             "masks before a symmetric normalization read draws outside a receptive field: with "

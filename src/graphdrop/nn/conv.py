@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphdrop.draws import Sharing
 from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
+from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.plan import LayerPass, Order, SharedProduct, convolve, layer_passes
@@ -129,7 +130,12 @@ class SampledGCNConv(SampledLayer):
         """
         if drawn is None:
             x = self._inputs.features(x, self)
-            graph = self._inputs.graph(edge_index, edge_weight, x.shape[0], self.normalization)
+            batch = self.in_batch
+            if batch is None:
+                graph = self._inputs.graph(edge_index, edge_weight, x.shape[0], self.normalization)
+            else:
+                check_batch(batch, x.shape[0], None)
+                graph = batch.square(self.normalization)
             draw, number = self.next_draw(training=self.training)
             (drawn,) = layer_passes(self, graph, [draw], number)
         else:

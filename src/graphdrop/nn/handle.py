@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphdrop.estimators import Estimator
+from graphdrop.nn.batches import batch_graph, needed_batch_graph
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import SampledLayer
@@ -112,9 +113,27 @@ class Handle(SampledModel):
                 stack.callback(layer.stop_asking)
             yield
 
+    @contextmanager
+    def batch(self, batch: Any) -> Iterator[None]:
+        """Context in which calls are given this mini-batch, a PyG ``Data`` with ``n_id``.
+
+        The outputs of the model are those of all nodes of the batch; those of its seeds, the first
+        ``batch_size``, count.
+        """
+        graph = needed_batch_graph(batch)
+        with ExitStack() as stack:
+            for layer in self.layers.values():
+                layer.enter_batch(graph)
+                stack.callback(layer.leave_batch)
+            yield
+
     def call(self, data: Any) -> Tensor:
         """The model's output on a PyG ``Data``, whose attributes are the arguments of forward."""
-        return call(self.model, data)
+        graph = batch_graph(data)
+        if graph is None:
+            return call(self.model, data)
+        with self.batch(data):
+            return call(self.model, data)[: graph.num_outputs]
 
     def samples(
         self,

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
+from graphdrop.loader.batch import BatchGraph
+from graphdrop.nn.batches import batch_graph, check_batch, needed_batch_graph
 from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described
@@ -132,6 +134,7 @@ class GCN(KeepsStream, SampledModel):
         self.start_stream(torch.initial_seed() if seed is None else seed)
         self._inputs = Inputs()
         self._asked: list[Draw | None] = []
+        self._batches: list[BatchGraph] = []
 
     def reset_parameters(self) -> None:
         """Initialize weights and rates, and set the step counter to 0."""
@@ -198,6 +201,15 @@ class GCN(KeepsStream, SampledModel):
         finally:
             self._asked.pop()
 
+    @contextmanager
+    def batch(self, batch: Any) -> Iterator[None]:
+        """Context in which calls are given this mini-batch; they return outputs of its seeds."""
+        self._batches.append(needed_batch_graph(batch))
+        try:
+            yield
+        finally:
+            self._batches.pop()
+
     def samples(
         self,
         data: Any,
@@ -209,7 +221,12 @@ class GCN(KeepsStream, SampledModel):
         """The outputs of several draws, one by one; shared parts are computed once."""
         inputs = data.x, data.edge_index, getattr(data, "edge_weight", None)
         return self._passes(
-            *inputs, rows=rows, draws=draws, shared=SharedProduct(), training=training
+            *inputs,
+            rows=rows,
+            draws=draws,
+            shared=SharedProduct(),
+            training=training,
+            batch=batch_graph(data),
         )
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -239,7 +256,13 @@ class GCN(KeepsStream, SampledModel):
         elif draw is None and self.training:
             draw = self.next_draw()
         (output,) = self._passes(
-            x, edge_index, edge_weight, rows=rows, draws=[draw], training=self.training
+            x,
+            edge_index,
+            edge_weight,
+            rows=rows,
+            draws=[draw],
+            training=self.training,
+            batch=self._batches[-1] if self._batches else None,
         )
         return output
 
@@ -267,15 +290,22 @@ class GCN(KeepsStream, SampledModel):
         draws: Iterable[Draw | None],
         shared: SharedProduct | None = None,
         training: bool,
+        batch: BatchGraph | None = None,
     ) -> Iterator[Tensor]:
         """The outputs of several passes; ``shared`` computes the first product once."""
         convs, draws = self._convs, iter(draws)
         together = list(islice(draws, DRAWN_TOGETHER))
         keeps_all = all(draw is not None and draw.keeps_all for draw in together)
         features = self._inputs.features(x, convs[0], everything=keeps_all)
-        graph = self._inputs.graph(edge_index, edge_weight, features.shape[0], self.normalization)
-        parts, inputs = self._parts(graph, features, rows)
-        self._show_edges(graph, features)
+        if batch is None:
+            size = features.shape[0]
+            graph = self._inputs.graph(edge_index, edge_weight, size, self.normalization)
+            parts, inputs = self._parts(graph, features, rows)
+            self._show_edges(graph, features)
+        else:
+            graph = batch.whole.graph(self.normalization)
+            parts, inputs = self._parts_of_batch(batch, features, rows)
+            self._show_edges(graph, batch.whole.x)
         _check_rates(convs, graph)
         steps = list(zip(convs, parts, strict=True))
         while together:
@@ -341,11 +371,28 @@ class GCN(KeepsStream, SampledModel):
         itself = self.between.reads_rows or ("a random walk" if walks else "")
         return self._inputs.receptive_field(graph, x, rows, count, itself=itself)
 
-    def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures) -> None:
+    def _parts_of_batch(
+        self, batch: BatchGraph, x: Tensor | SparseFeatures, rows: Tensor | None
+    ) -> tuple[list[Graph], Tensor | SparseFeatures]:
+        """The part of a mini-batch for each layer: its first nodes, ever fewer of them."""
+        check_batch(batch, x.shape[0], rows)
+        parts = batch.parts(self.normalization, len(self.layers))
+        read = parts[0].num_src
+        if read == x.shape[0]:
+            return parts, x
+        return parts, x[:read] if isinstance(x, Tensor) else x.select(torch.arange(read))
+
+    def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures | None) -> None:
         """Set the edge features of samplers with amortized rates."""
         samplers = [layer.sampler for layer in self._convs if layer.sampler is not None]
         if not any(sampler.reads_edges for sampler in samplers):
             return
+        if x is None:
+            raise ValueError(
+                "the rates are computed from the features of both ends of an edge, and the batch "
+                "knows those of its own nodes alone: use graphdrop.loader.NeighborLoader, or "
+                "WholeGraph.from_data(data)"
+            )
         edges = self._inputs.edges(graph, x)
         for sampler in samplers:
             sampler.observe(edges)

@@ -106,7 +106,8 @@ def convolve(
             mask, scale = _with_row_factor(sampler, graph, drawn, mask)
             if drawn.draw is not None and mask is not None:
                 features = layer.in_channels * (layer.out_channels if sampler.needs_weights else 1)
-                drawn.draw.record(mask, graph, features, drawn.number)
+                read = graph.complete_rows if sampler.needs_earlier_layers else graph
+                drawn.draw.record(mask, read, features, drawn.number)
     bias = None if layer.bias is None else layer.bias.sum(0)
     if scale is None:
         return _propagate(layer, x, graph, mask, bias, shared)

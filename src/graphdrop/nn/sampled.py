@@ -63,7 +63,8 @@ class SampledModel(ABC):
         """The outputs of several passes, one by one; ``None`` in ``draws`` gives expected masks.
 
         Args:
-            data: a PyG ``Data`` with preprocessed features.
+            data: a PyG ``Data`` with preprocessed features. Of a mini-batch, which has ``n_id``,
+                the outputs are those of its seed nodes.
             draws: the draw of each pass.
             rows: the nodes whose outputs are wanted, by number or as a bool mask; all by default.
             training: whether the model's own DropOut and BatchNorm work as in training.
@@ -72,6 +73,14 @@ class SampledModel(ABC):
     @abstractmethod
     def drawing(self, draw: Draw | None) -> AbstractContextManager[None]:
         """Context in which calls use this draw, or the expected masks for ``None``."""
+
+    @abstractmethod
+    def batch(self, batch: Any) -> AbstractContextManager[None]:
+        """Context in which calls are given a mini-batch, a PyG ``Data`` with ``n_id``.
+
+        Masks are then drawn by the ids of nodes in the whole graph, and edges are weighed as in the
+        whole graph. ``samples``, and thereby ``predict``, recognize a batch by its ``n_id``.
+        """
 
     def numbered_layers(self) -> list[tuple[int, SampledLayer]]:
         """The sampled layers with their numbers."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.estimators import Estimator
+from graphdrop.loader.batch import BatchGraph
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.samplers import Draw, DropOut, Sampler
 
@@ -62,6 +63,7 @@ class SampledLayer(KeepsStream):
         self.description: dict[str, Any] | None = None
         """The arguments of ``attach`` as JSON, to repeat the call; in the first layer only."""
         self._asked: list[tuple[Draw | None, int]] = []  # innermost last; empty where nobody asks
+        self._batches: list[BatchGraph] = []  # innermost last; empty outside of mini-batches
 
     @property
     def owner(self) -> nn.Module:
@@ -88,6 +90,19 @@ class SampledLayer(KeepsStream):
     def stop_asking(self) -> None:
         """End the effect of the last ``ask``."""
         self._asked.pop()
+
+    def enter_batch(self, batch: BatchGraph) -> None:
+        """Take the edges of calls for those of this mini-batch, until ``leave_batch``."""
+        self._batches.append(batch)
+
+    def leave_batch(self) -> None:
+        """End the effect of the last ``enter_batch``."""
+        self._batches.pop()
+
+    @property
+    def in_batch(self) -> BatchGraph | None:
+        """The mini-batch that calls are given, or None."""
+        return self._batches[-1] if self._batches else None
 
     def next_draw(self, *, training: bool) -> tuple[Draw | None, int]:
         """The draw of the pass that begins, and the layer's number in it.

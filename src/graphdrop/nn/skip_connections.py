@@ -134,8 +134,9 @@ def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
 def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
     """The position of each id among sorted ids; the row number if ids are row numbers.
 
-    The rows that a user asks for are in any order; they are looked up among themselves only.
+    The rows that a user asks for are in any order; they are looked up among themselves only. In a
+    mini-batch ids are in no order either, but those of the rows come first.
     """
-    if ids is None or among is None or ids is among:
+    if ids is None or among is None or torch.equal(ids, among[: len(ids)]):
         return torch.arange(len(rows), device=rows.device)
     return torch.searchsorted(among, ids)

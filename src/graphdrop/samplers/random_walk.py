@@ -87,9 +87,10 @@ class RandomWalk(Sampler):
         """Whether the walk has reached each row before this layer, ``[num_dst, 1]``.
 
         0 or 1 with hard masks; the probability without a draw; ``None`` in the first layer, where
-        every node is reached. It can be computed for a part of a graph, because a row of a part
-        has all its edges.
+        every node is reached. It is computed from all edges of a row, also where a batch has a
+        sample of them.
         """
+        graph = graph.complete_rows
         reached = None
         earlier, number = self._previous, layer - 1
         while earlier:

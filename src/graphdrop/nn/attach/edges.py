@@ -11,6 +11,8 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from graphdrop.graph import Graph, Normalization
+from graphdrop.loader.batch import BatchGraph
+from graphdrop.nn.attach.batches import batch_edges, with_global_ids, without_repetitions
 
 CAPACITY = 16
 APART = 1 << 30
@@ -69,6 +71,10 @@ class Edges:
     """The position in the layer's order of each edge of the graph."""
     place: Tensor
     """The number in the graph of each edge of the layer."""
+    batch: BatchGraph | None = None
+    """The mini-batch that the edges belong to; draws are keyed by its ids."""
+    batch_edge: Tensor | None = None
+    """The number of each edge of the graph in the mini-batch; -1 if the layer added it."""
     _weighted: tuple[Tensor | None, bool, Graph] | None = field(default=None, repr=False)
 
     @classmethod
@@ -78,7 +84,9 @@ class Edges:
         source: Tensor,
         sizes: tuple[int, int],
         apart: bool,
+        *,
         ids: Tensor | None = None,
+        batch: BatchGraph | None = None,
     ) -> Edges:
         """Sort the edges; `ids` are those of the nodes of a part of a graph."""
         nodes = max(sizes)
@@ -108,11 +116,20 @@ class Edges:
             dst_ids=dst_ids,
             src_ids=src_ids,
         )
+        batch_edge = None
+        if batch is not None:
+            if nodes > batch.num_nodes:
+                raise ValueError(
+                    f"edge_index joins {nodes} nodes; in a mini-batch it takes those of the batch, "
+                    f"{batch.num_nodes}."
+                )
+            batch_edge = batch_edges(graph, batch)
+            graph = with_global_ids(graph, batch, batch_edge, apart=APART if apart else 0)
         order = torch.argsort(destination.long() * nodes + source, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
         known = destination.clone(), source.clone()
-        return cls(known, sizes, apart, graph, order, place)
+        return cls(known, sizes, apart, graph, order, place, batch, batch_edge)
 
     def fits(
         self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
@@ -146,6 +163,29 @@ class Edges:
             graph = self.graph.with_values(value)
             self._weighted = (None if weight is None else weight.detach().clone(), mean, graph)
         return graph
+
+    @cached_property
+    def counted(self) -> Graph:
+        """The graph in which every draw stands once, for gradient estimators."""
+        return self.graph if self.batch is None else without_repetitions(self.graph)
+
+    @cached_property
+    def importance(self) -> Tensor | None:
+        """By what sampled edges are multiplied in a sum, in the layer's order; None for nothing."""
+        given = None if self.batch is None else self.batch.given_importance
+        if given is None or self.batch_edge is None:
+            return None
+        edge = self.batch_edge[self.place]
+        return torch.where(edge < 0, 1.0, given[edge.clamp_min(0)])
+
+    def in_whole_graph(self, entries: int) -> Tensor | None:
+        """The number of each edge among so many of the whole graph; None outside of batches."""
+        if self.batch is None:
+            return None
+        whole, graph = self.batch.whole, self.graph
+        destination, source = graph.draw_dst, graph.draw_src
+        found = whole.find(destination, source, graph.rank)
+        return found if entries == whole.num_edges else whole.with_loops(found, destination, source)
 
     @cached_property
     def messages(self) -> Graph:
@@ -188,9 +228,21 @@ class EdgeCache:
         self.ids = ids
 
     def get(
-        self, both: Ends, sizes: tuple[int, int] | None = None, *, apart: bool = False
+        self,
+        both: Ends,
+        sizes: tuple[int, int] | None = None,
+        *,
+        apart: bool = False,
+        batch: BatchGraph | None = None,
     ) -> Edges:
-        """The structure of these edges; `sizes` are the numbers of nodes, if they are known."""
+        """The structure of these edges; `sizes` are the numbers of nodes, if they are known.
+
+        The edges of a mini-batch are cached with it.
+        """
+        if batch is not None:
+            cache = batch.derived("edges of layers", EdgeCache)
+            if cache is not self:
+                return cache.get(both, sizes, apart=apart, batch=batch)
         destination, source = both.destination, both.source
         if sizes is None:
             sizes = _count(destination), _count(source)
@@ -201,7 +253,7 @@ class EdgeCache:
                 break
         else:
             with torch.inference_mode(False):  # training may use it next
-                edges = Edges.build(destination, source, sizes, apart, self.ids)
+                edges = Edges.build(destination, source, sizes, apart, ids=self.ids, batch=batch)
         self._latest = [edges, *(other for other in self._latest if other is not edges)][:CAPACITY]
         return edges
 

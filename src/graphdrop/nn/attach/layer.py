@@ -8,7 +8,8 @@ kernel if messages are weighted features that are summed or averaged. Otherwise 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import conv
 from torch_geometric.nn.conv import MessagePassing
 
+from graphdrop.nn.attach.batches import normalized, normalizes
 from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
 from graphdrop.nn.attach.masking import Masking, weighted_features
 from graphdrop.nn.handle import NAME
@@ -60,7 +62,7 @@ class MaskedLayer(SampledLayer):
         self._cache = cache
         self._before: dict[str, Any] = {}
         self._draw: Draw | None = None
-        self._inside = self._apart = False
+        self._inside = self._apart = self._normalized = False
         self._calls = self._masked = 0
         self._masking: Masking | None = None
         self._weights: tuple[Any, ...] = ()  # of a GCNConv, while it passes messages
@@ -150,10 +152,14 @@ class MaskedLayer(SampledLayer):
         self._apart = _reads_two_kinds(arguments, options)
         before = self._masked
         try:
-            with self._weights_last():
+            with self._weights_last(), ExitStack() as stack:
+                self._normalized = self.in_batch is not None and normalizes(self.layer)
+                if self._normalized and self.in_batch is not None:
+                    given = normalized(self.layer, self.in_batch, arguments, options)
+                    arguments, options = (), stack.enter_context(given)
                 out = self._original("forward")(*arguments, **options)
         finally:
-            self._draw, self._inside, self._apart = None, False, False
+            self._draw, self._inside, self._apart, self._normalized = None, False, False, False
         if self._masked == before:
             raise RuntimeError(
                 f"{self.layer} passed no messages that a mask could act on: attach cannot sample "
@@ -188,7 +194,8 @@ class MaskedLayer(SampledLayer):
         both = ends(edge_index, self.layer.flow)
         out = self._summed(both, draw, number, options) if not arguments else None
         if out is None:
-            self._masking = self._mask(self._cache.get(both, apart=self._apart), draw, number)
+            edges = self._cache.get(both, apart=self._apart, batch=self.in_batch)
+            self._masking = self._mask(edges, draw, number)
             self._check_values(both)
             before = self._masked
             try:
@@ -221,7 +228,11 @@ class MaskedLayer(SampledLayer):
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
         if keeps_all or sampler.rate.keeps_all:
             return Masking(edges, None, None, draw, self.number)
-        mask = sampler.mask(edges.graph, draw, number)
+        graph = edges.graph
+        entries = sampler.rate.entries.numel()
+        if entries > 1 and edges.batch is not None:
+            graph = replace(graph, parent_edge=edges.in_whole_graph(entries))
+        mask = sampler.mask(graph, draw, number)
         if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:
             raise ValueError(
                 f"the rate of {self.layer} has {len(mask.keep_logit)} entries, and the layer "
@@ -238,7 +249,13 @@ class MaskedLayer(SampledLayer):
         if not self._before.keys() & METHODS[1:]:
             terms = weighted_features(self.layer, both, options)
             if terms is not None:
-                edges = self._cache.get(both, (terms.rows, len(terms.x)), apart=self._apart)
+                edges = self._cache.get(
+                    both, (terms.rows, len(terms.x)), apart=self._apart, batch=self.in_batch
+                )
+                if edges.importance is not None and not (terms.mean or self._normalized):
+                    weight = edges.importance
+                    weight = weight if terms.weight is None else weight * terms.weight
+                    terms = terms._replace(weight=weight)
                 self._masked += 1
                 return self._mask(edges, draw, number).summed(terms)
         return None

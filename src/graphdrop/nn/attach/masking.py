@@ -119,7 +119,7 @@ class Masking(NamedTuple):
 
     def _record(self, features: int) -> None:
         if self.draw is not None and self.mask is not None:
-            self.draw.record(self.mask, self.edges.graph, features, self.layer)
+            self.draw.record(self.mask, self.edges.counted, features, self.layer)
 
     def _scaled(self, out: Tensor) -> Tensor:
         return out if self.scale is None else out * self.scale

@@ -1,0 +1,318 @@
+"""The compiled loops of neighbour sampling: which edges of each row, and the numbers of new nodes.
+
+Every row is sampled by one thread from its own random words, and nodes are numbered in the order in
+which edges name them first: the result does not depend on the number of threads.
+"""
+
+# ruff: noqa: PLR0917 - a compiled loop takes its arrays one by one
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, prange
+
+from graphdrop.kernels.loops import SOURCE, compiled, edge_bits
+from graphdrop.kernels.tiles import prefetch
+
+MARKED = 64
+"""Up to this fan-out a row's choices are compared one by one; beyond it the row is walked along."""
+AHEAD = 8
+"""Rows between asking for a row and using it."""
+LINE, ONE_LINE = 16, (0,)
+_U32 = np.uint64(32)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _below(limit: Any, node: Any, number: Any, key0: Any, key1: Any) -> Any:
+    """A random number in ``[0, limit)``, the ``number``-th of this node."""
+    word = edge_bits(node, number, np.int64(0), key0, key1, np.int64(0)) >> _U32
+    return np.int64((word * np.uint64(limit)) >> _U32)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _source_word(node: Any, key0: Any, key1: Any) -> Any:
+    """32 random bits of a source node, the same for all of its edges."""
+    return edge_bits(node, node, np.int64(0), key0, key1, SOURCE) >> _U32
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _first_loop(node: Any, begin: Any, end: Any, sources: Any) -> Any:
+    """Where the self-loops of a row are, or would be; sources are sorted."""
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) >> 1
+        if sources[middle] < node:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _loops_of(node: Any, begin: Any, end: Any, sources: Any, looped: Any) -> Any:
+    """Where the self-loops of a row begin and end; `looped` marks the nodes that have any."""
+    if looped.size == 0 or not looped[node]:
+        return begin, begin
+    first = _first_loop(node, begin, end, sources)
+    last = first
+    while last < end and sources[last] == node:
+        last += 1
+    return first, last
+
+
+@compiled
+def count_edges(
+    counts: Any,
+    nodes: Any,
+    indptr: Any,
+    sources: Any,
+    looped: Any,
+    fan_out: Any,
+    replace: Any,
+    shared: Any,
+    key0: Any,
+    key1: Any,
+) -> None:
+    """``counts[i]``: how many edges of row ``nodes[i]`` are taken, its self-loops included."""
+    for i in prange(nodes.size):
+        node = np.int64(nodes[i])
+        begin, end = indptr[node], indptr[node + 1]
+        first, last = _loops_of(node, begin, end, sources, looped)
+        others = (end - begin) - (last - first)
+        taken = others
+        if fan_out >= 0 and (fan_out < others or (replace and others > 0)):
+            taken = np.int64(fan_out)
+            if shared:
+                taken = np.int64(0)
+                limit = (np.uint64(fan_out) << _U32) // np.uint64(others)
+                for edge in range(begin, end):
+                    if (edge < first or edge >= last) and (
+                        _source_word(sources[edge], key0, key1) < limit
+                    ):
+                        taken += 1
+        counts[i] = taken + (last - first)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _insert(out: Any, start: Any, place: Any, number: Any) -> None:
+    """Put a number behind ``place`` sorted ones, in order."""
+    while place > start and out[place - 1] > number:
+        out[place] = out[place - 1]
+        place -= 1
+    out[place] = number
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _choose(
+    out: Any, start: Any, count: Any, others: Any, node: Any, replace: Any, key0: Any, key1: Any
+) -> None:
+    """``count`` numbers below ``others`` in ascending order, distinct or not."""
+    if replace:
+        for chosen in range(count):
+            _insert(out, start, start + chosen, _below(others, node, chosen, key0, key1))
+    elif count > MARKED:  # selection sampling: one word for every candidate
+        chosen = start
+        for number in range(others):
+            left = start + count - chosen
+            if left > 0 and _below(others - number, node, number, key0, key1) < left:
+                out[chosen] = number
+                chosen += 1
+    else:  # Floyd's: one word for every choice
+        for chosen in range(count):
+            last = others - count + chosen
+            number = _below(last + 1, node, chosen, key0, key1)
+            for earlier in range(start, start + chosen):
+                if out[earlier] == number:
+                    number = last
+            _insert(out, start, start + chosen, number)
+
+
+@compiled
+def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
+    positions: Any,
+    found: Any,
+    offsets: Any,
+    chunks: Any,
+    nodes: Any,
+    indptr: Any,
+    sources: Any,
+    looped: Any,
+    fan_out: Any,
+    replace: Any,
+    shared: Any,
+    key0: Any,
+    key1: Any,
+) -> None:
+    """The positions of the edges taken, in ascending order in each row, and their sources.
+
+    Args:
+        positions: out, of the edges.
+        found: out, the sources of the edges.
+        offsets: where the edges of each row begin, by ``count_edges``.
+        chunks: runs of rows with about equally many edges.
+        nodes: the rows.
+        indptr: where each row of the graph begins.
+        sources: of all edges of the graph.
+        looped: marks the nodes with self-loops, which are always taken; empty if there are none.
+        fan_out: how many edges of a row are taken; negative for all.
+        replace: whether an edge may be taken several times.
+        shared: whether all rows share one random number per source (LABOR).
+        key0: of the random words.
+        key1: of the random words.
+    """
+    for chunk in prange(chunks.size - 1):
+        for i in range(chunks[chunk], chunks[chunk + 1]):
+            node, out, stop = np.int64(nodes[i]), offsets[i], offsets[i + 1]
+            prefetch(indptr, np.intp(nodes[min(i + 2 * AHEAD, nodes.size - 1)]), ONE_LINE)
+            ahead = indptr[nodes[min(i + AHEAD, nodes.size - 1)]]
+            prefetch(sources, np.intp(ahead), ONE_LINE)
+            prefetch(sources, np.intp(ahead + LINE), ONE_LINE)
+            begin, end = indptr[node], indptr[node + 1]
+            first, last = _loops_of(node, begin, end, sources, looped)
+            own = last - first
+            others = (end - begin) - own
+            if not (fan_out >= 0 and (fan_out < others or (replace and others > 0))):
+                for number in range(stop - out):
+                    positions[out + number] = begin + number
+            elif shared:
+                limit, number = (np.uint64(fan_out) << _U32) // np.uint64(others), out
+                for edge in range(begin, end):
+                    if (first <= edge < last) or _source_word(sources[edge], key0, key1) < limit:
+                        positions[number] = edge
+                        number += 1
+            else:
+                _choose(positions, out, stop - out - own, others, node, replace, key0, key1)
+                # the numbers are those of the other edges: the self-loops stand between them
+                place = stop - 1
+                for number in range(stop - own - 1, out - 1, -1):
+                    edge = begin + positions[number]
+                    if own and place - number == own and edge < first:
+                        for loop in range(own):
+                            positions[place] = last - 1 - loop
+                            place -= 1
+                    positions[place] = edge if place == number else edge + own
+                    place -= 1
+                while place >= out:
+                    positions[place] = first + (place - out)
+                    place -= 1
+            for place in range(out, stop):
+                found[place] = sources[positions[place]]
+
+
+@compiled
+def mark_first(first: Any, named: Any, found: Any, local: Any) -> None:
+    """``first[edge]``: whether an edge is the first of its run to name a node without a number.
+
+    Each run of edges marks the nodes it names in its own row of ``named``.
+    """
+    parts, edges = named.shape[0], found.size
+    for part in prange(parts):
+        for edge in range(part * edges // parts, (part + 1) * edges // parts):
+            node = found[edge]
+            if local[node] == -1 and named[part, node] == 0:
+                named[part, node] = 1
+                first[edge] = 1
+
+
+@compiled
+def count_first(counts: Any, first: Any, named: Any, found: Any) -> None:
+    """Unmark edges whose node an earlier run names; ``counts[run]``: the new nodes of each run."""
+    parts, edges, runs = named.shape[0], found.size, counts.size
+    for run in prange(runs):
+        part = run * parts // runs
+        total = 0
+        for edge in range(run * edges // runs, (run + 1) * edges // runs):
+            if first[edge]:
+                known = False
+                for earlier in range(part):
+                    known |= named[earlier, found[edge]] != 0
+                if known:
+                    first[edge] = 0
+                else:
+                    total += 1
+        counts[run] = total
+
+
+@compiled
+def number_nodes(new: Any, starts: Any, known: Any, first: Any, found: Any, local: Any) -> None:
+    """Number the new nodes from ``known`` on, in the order of the edges that name them."""
+    runs, edges = starts.size, found.size
+    for run in prange(runs):
+        number = starts[run]
+        for edge in range(run * edges // runs, (run + 1) * edges // runs):
+            if first[edge]:
+                new[number] = found[edge]
+                local[found[edge]] = known + number
+                number += 1
+
+
+@compiled
+def unmark(named: Any, new: Any) -> None:
+    """Take the marks of nodes away again."""
+    for i in prange(new.size):
+        for part in range(named.shape[0]):
+            named[part, new[i]] = 0
+
+
+@compiled
+def look_up(columns: Any, found: Any, local: Any) -> None:
+    """The number of the source of each edge."""
+    for edge in prange(found.size):
+        columns[edge] = local[found[edge]]
+
+
+@compiled
+def forget(local: Any, nodes: Any) -> None:
+    """Take the numbers of nodes away again."""
+    for i in prange(nodes.size):
+        local[nodes[i]] = -1
+
+
+@compiled
+def with_self_loops(
+    indptr: Any,
+    columns: Any,
+    edges: Any,
+    sampled_at: Any,
+    nodes: Any,
+    sampled: Any,
+    sampled_columns: Any,
+    positions: Any,
+    whole_indptr: Any,
+    whole_sources: Any,
+    added: Any,
+) -> None:
+    """The rows of a batch with the self-loops that the whole graph adds, behind each row's edges.
+
+    Args:
+        indptr: where each row begins, self-loops included.
+        columns: out, the number of each edge's source.
+        edges: out, the number of each edge in the whole graph with its self-loops.
+        sampled_at: out, the place of each edge in `positions`; -1 for an added self-loop.
+        nodes: the ids of the batch's nodes, those of the rows first.
+        sampled: where each row begins without added self-loops.
+        sampled_columns: the columns without added self-loops.
+        positions: the positions of the edges in the whole graph without added self-loops.
+        whole_indptr: of the whole graph without added self-loops.
+        whole_sources: the same.
+        added: how many self-loops are added to nodes before each one.
+    """
+    for row in prange(indptr.size - 1):
+        node, out = np.int64(nodes[row]), indptr[row]
+        before, own = added[node], added[node + 1] - added[node]
+        first, last = np.int64(0), np.int64(0)
+        if row + 1 < sampled.size:
+            first, last = sampled[row], sampled[row + 1]
+        for place in range(first, last):
+            position = positions[place]
+            columns[out] = sampled_columns[place]
+            edges[out] = position + before + (own if whole_sources[position] > node else 0)
+            sampled_at[out] = place
+            out += 1
+        if own:
+            low = _first_loop(node, whole_indptr[node], whole_indptr[node + 1], whole_sources)
+            columns[out] = row
+            edges[out] = low + before
+            sampled_at[out] = -1

@@ -14,6 +14,7 @@ from graphdrop.cli import output, tables
 from graphdrop.data.download import read_verified
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
+from graphdrop.data.store.layout import MANIFEST
 
 app = typer.Typer(
     help=(
@@ -143,14 +144,66 @@ def info(
 
 
 @app.command()
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="A known dataset, an .npz file, the folder of an OGB dataset, or with --features "
+            "and --labels a list of edges.",
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DST", help="Folder of the store.")],
+    *,
+    features: Annotated[
+        Path | None, typer.Option(help="A row of numbers per node: .npy, .csv, .tsv or .csv.gz.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="A class per node, -1 for none: .npy, .csv or .csv.gz.")
+    ] = None,
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Keep edges as they are listed.")
+    ] = False,
+    root: Root = None,
+) -> None:
+    """Write a graph as a store: arrays on disk that open at once and need no memory of their own.
+
+    --dataset of train takes the folder, and so does load_dataset.
+    """
+    from graphdrop.data.store import Store  # noqa: PLC0415 - the other commands need no torch
+    from graphdrop.data.store import convert as write  # noqa: PLC0415
+
+    written = write(source, folder, features=features, labels=labels, root=root, directed=directed)
+    about = Store(written).manifest
+    size = sum(file.stat().st_size for file in written.iterdir())
+    print(
+        f"{written}: {about.nodes:,} nodes, {about.edges:,} directed edges, {about.features:,} "
+        f"features, {_size(size)}"
+    )
+
+
+@app.command()
 def verify(names: Names = None, root: Root = None) -> None:
     """Check the checksum of every file that is here; exit with 2 if one is wrong.
 
-    A dataset that is named must be here in full.
+    A dataset that is named must be here in full. A store is named by its folder.
     """
     table = _table("file", "checksum", "path")
     failures = []
-    for source in _chosen(names):
+    stores = [name for name in names or () if (Path(name) / MANIFEST).is_file()]
+    for name in stores:
+        from graphdrop.data.store import Store  # noqa: PLC0415 - the others need no torch
+
+        try:
+            store = Store(name)
+            store.verify()
+            for array in store.manifest.arrays:
+                table.add_row(f"{array}.npy", "right", str(store.path))
+        except ValueError as error:
+            table.add_row(name, Text("wrong", style="bold red"), name)
+            failures.append(str(error))
+    known = [name for name in names or () if name not in stores]
+    for source in _chosen(known) if known or not stores else ():
         absent = [file for file in source.files if find(source, file, root) is None]
         if absent and names:
             failures.append(

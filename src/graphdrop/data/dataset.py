@@ -18,6 +18,7 @@ from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.npz import read_npz
 from graphdrop.data.planetoid import read_planetoid
 from graphdrop.data.splits import Split, random_fractions, random_per_class
+from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
@@ -96,7 +97,8 @@ def load_dataset(
 
     - `name`: `"cora"`, `"citeseer"`, `"pubmed"`, `"cora_ml"`; `"synthetic"`, a graph like Cora that
       needs no file; the path of an `.npz` file; a folder with `nodes.csv` and `edges.csv`
-      (`load_tables` says more); or a PyG `Data`
+      (`load_tables` says more); the folder of a store that `graphdrop data convert` wrote, whose
+      arrays stay on disk; or a PyG `Data`
     - `root`: the folder in which files are searched first, and to which they are downloaded
     - `split`: `"public"`, the split that comes with the data or, if there is none, 20 random nodes
       per class, 500 and 1000 (60, 20 and 20 % of each class if the graph is too small for that);
@@ -124,6 +126,8 @@ def load_dataset(
         return _from_files(source.name, sources.read(source, root), split, seed, most)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
         path = expanded(name)
+        if is_store(path):
+            return _from_store(path, split, seed)
         if is_tables(path):
             return load_tables(path, split=split, seed=seed, max_bytes=max_bytes)
         return _from_files(path.stem, {path.name: _read_file(path, most)}, split, seed, most)
@@ -142,6 +146,22 @@ def _from_files(
     return build_dataset(name, data, split, seed, most=most, checksums=checksums)
 
 
+def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
+    """A store was checked when it was written; its arrays are not read here."""
+    store = Store(path)
+    data = copy.copy(store.data())
+    try:
+        chosen = choose_split(data, split, seed)
+    except ValueError as error:
+        raise ValueError(f"{path.stem}: {error}") from error
+    for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
+        data[mask] = nodes
+    about = store.manifest
+    checksums = {f"{name}.npy": array.sha256 for name, array in about.arrays.items()}
+    changes = None if about.changes is None else EdgeChanges(**about.changes)
+    return Dataset(path.stem, data, chosen, about.classes, checksums, changes)
+
+
 def build_dataset(
     name: str,
     data: Data,
@@ -151,8 +171,9 @@ def build_dataset(
     most: int,
     checksums: Mapping[str, str] | None = None,
     changes: EdgeChanges | None = None,
+    undirected: bool = True,
 ) -> Dataset:
-    """Check the data, choose the split; edges that come from files become undirected.
+    """Check the data, choose the split; edges that come from files become `undirected`.
 
     `changes` says what was done to edges that are undirected already.
     """
@@ -162,7 +183,7 @@ def build_dataset(
         data.edge_index, data.y = data.edge_index.long(), data.y.long()
         stored = data.x.dtype
         data.x = data.x.to(torch.float32)
-        if checksums and changes is None:
+        if checksums and changes is None and undirected:
             data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])
         chosen = choose_split(data, split, seed)
     except ValueError as error:
@@ -231,8 +252,8 @@ def _looks_like_a_path(name: str) -> bool:
 def _read_file(path: Path, most: int) -> bytes:
     if path.is_dir():
         raise ValueError(
-            f"{path} is a directory where a file should be: give the .npz file in it, or a folder "
-            "with nodes.csv and edges.csv"
+            f"{path} is a directory where a file should be: give the .npz file in it, a folder "
+            "with nodes.csv and edges.csv, or a store that `graphdrop data convert` wrote"
         )
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a device or a pipe: give an .npz file")

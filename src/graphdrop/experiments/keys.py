@@ -10,6 +10,7 @@ from typing import Any
 
 from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source
+from graphdrop.data.store.layout import MANIFEST
 from graphdrop.data.tables.loading import is_tables, table_paths
 
 ALGORITHM = 1
@@ -85,7 +86,9 @@ def _checksum(config: Config) -> str:
     if source := find_source(dataset):
         return " ".join(file.sha256 for file in source.files)
     paths = [Path(dataset)]
-    if is_tables(dataset):
+    if (paths[0] / MANIFEST).is_file():  # it has the checksums of all arrays of a store
+        paths = [paths[0] / MANIFEST]
+    elif is_tables(dataset):
         paths = list(table_paths(dataset, edges or None))
     found = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
     return " ".join(found) if found else dataset

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.graph import convert, sorting
+from graphdrop.graph import convert, sorting, stored
 from graphdrop.graph.csr import CSR
 from graphdrop.graph.normalization import Normalization, normalized_weights
 from graphdrop.graph.validate import check_edge_index, check_edge_weight, check_rows
@@ -76,6 +76,10 @@ class Graph(CSR):
         all stay.
         """
         kind = Normalization.of(normalization)
+        if self_loops and kind is not Normalization.NONE:
+            known = stored.recall(edge_index, edge_weight, num_nodes)
+            if known is not None:
+                return known.normalized(kind)
         num_nodes = check_edge_index(edge_index, num_nodes)
         limit = edge_index.shape[1] + num_nodes
         dtype = np.dtype(np.int32 if limit <= INT32_MAX else np.int64)

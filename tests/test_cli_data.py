@@ -1,6 +1,7 @@
 """`graphdrop data` says what is known, what is here and what is wrong, one line per error."""
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -213,3 +214,26 @@ def test_debug_can_be_set_in_the_environment(value, traceback):
     assert done.returncode != 0
     assert ("Traceback" in done.stderr) == traceback
     assert "NAME is 'corra': give one of cora, citeseer, pubmed, cora_ml" in done.stderr
+
+
+def test_convert_writes_a_store_that_train_and_verify_take(run, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    code, out, _ = run("data", "convert", "synthetic", store)
+    assert code == 0
+    assert "2,708 nodes" in out
+    code, out, _ = run("data", "verify", store)
+    assert code == 0
+    assert "edge_index.npy" in out
+    results = []
+    for dataset in ("synthetic", store):
+        folder = tmp_path / f"run {len(results)}"
+        options = ("--recipe", "paper", "--epochs", "2", "--set", "model.hidden=8")
+        code, _, err = run("train", "--dataset", dataset, "--out", str(folder), *options)
+        assert code == 0, err
+        result = json.loads((folder / "result.json").read_text())
+        results.append((result["data"]["sha256"], result["test"]))
+    assert results[0] == results[1]
+    (tmp_path / "store" / "y.npy").write_bytes(b"")
+    code, _, err = run("data", "verify", store)
+    assert code == 2
+    assert "y.npy" in err

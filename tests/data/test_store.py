@@ -69,9 +69,11 @@ def test_a_stored_graph_is_not_sorted_again(
 
 
 def test_a_known_dataset_converts_with_its_split_and_the_history_of_its_edges(
-    tmp_path: Path,
+    benchmark_root: Any, tmp_path: Path
 ) -> None:
-    source, opened = load_dataset("cora"), load_dataset(convert("cora", tmp_path / "cora"))
+    root = benchmark_root("cora")
+    source = load_dataset("cora", root)
+    opened = load_dataset(convert("cora", tmp_path / "cora", root=root))
     assert fingerprint(opened.data) == fingerprint(source.data)
     assert opened.changes == source.changes
     assert Store(tmp_path / "cora").manifest.origin == source.checksums

@@ -14,7 +14,6 @@ from graphdrop.cli import output, tables
 from graphdrop.data.download import read_verified
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
-from graphdrop.data.store.layout import MANIFEST
 
 app = typer.Typer(
     help=(
@@ -149,8 +148,8 @@ def convert(
         str,
         typer.Argument(
             metavar="SRC",
-            help="A known dataset, an .npz file, the folder of an OGB dataset, or with --features "
-            "and --labels a list of edges.",
+            help="A known dataset, an .npz file, a folder with nodes.csv and edges.csv, the folder "
+            "of an OGB dataset, or with --features and --labels a list of edges.",
         ),
     ],
     folder: Annotated[Path, typer.Argument(metavar="DST", help="Folder of the store.")],
@@ -180,6 +179,8 @@ def convert(
         f"{written}: {about.nodes:,} nodes, {about.edges:,} directed edges, {about.features:,} "
         f"features, {_size(size)}"
     )
+    counts = {"nodes": about.nodes, "edges": about.edges, "features": about.features}
+    output.result(folder=written, bytes=size, **counts)
 
 
 @app.command()
@@ -188,6 +189,8 @@ def verify(names: Names = None, root: Root = None) -> None:
 
     A dataset that is named must be here in full. A store is named by its folder.
     """
+    from graphdrop.data.store.layout import MANIFEST  # noqa: PLC0415 - others need no numpy
+
     table = _table("file", "checksum", "path")
     failures = []
     stores = [name for name in names or () if (Path(name) / MANIFEST).is_file()]

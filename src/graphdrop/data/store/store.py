@@ -104,7 +104,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                 if name in self.manifest.arrays:
                     data[name] = self.tensor(name)
             folder = self.path  # a store of its own: this one would keep the tensor alive
-            stored.remember(edge_index, weight, lambda: Store(folder).graph(Normalization.ROW))
+            stored.remember(edge_index, weight, lambda: Store(folder).graph(Normalization.NONE))
             self._data = data
         return self._data
 

@@ -12,10 +12,11 @@ import pytest
 from rich.console import Console
 
 from contracts import patience
+from graphdrop.executors import THREAD_VARIABLES
+from graphdrop.executors.local import one_thread_each
 from graphdrop.experiments import run_cells
 from graphdrop.experiments.display import Display, Line, LiveTable
 from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.runner import THREAD_VARIABLES, _one_thread_each
 from graphdrop.experiments.store import Store
 
 
@@ -65,9 +66,9 @@ def test_several_workers_have_one_thread_each_and_one_has_all(monkeypatch):
     monkeypatch.setenv(first, "7")
     for name in rest:
         monkeypatch.delenv(name, raising=False)
-    with _one_thread_each(True):
+    with one_thread_each(True):
         assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
-    with _one_thread_each(False):
+    with one_thread_each(False):
         assert [os.environ.get(name) for name in THREAD_VARIABLES] == ["7", None, None]
     assert [os.environ.get(name) for name in THREAD_VARIABLES] == ["7", None, None]
 

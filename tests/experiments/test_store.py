@@ -84,8 +84,8 @@ def test_several_processes_append_whole_lines(tmp_path):
 
 
 def _hold_claim(folder: str, ready) -> None:
-    with Store(folder).claim(KEY) as mine:
-        ready.send(mine)
+    with Store(folder).claims() as claims:
+        ready.send(claims.take(KEY))
         time.sleep(60)
 
 
@@ -94,12 +94,26 @@ def test_a_claim_is_one_process_at_a_time_and_free_when_it_is_killed(tmp_path):
     holder = SPAWN.Process(target=_hold_claim, args=(str(tmp_path), theirs))
     holder.start()
     assert ours.recv()
-    store = Store(tmp_path)
-    with store.claim(KEY) as mine:
-        assert not mine
-    with store.claim(OTHER) as mine:
-        assert mine
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.join()
-    with store.claim(KEY) as mine:
-        assert mine
+    with Store(tmp_path).claims() as claims:
+        assert not claims.take(KEY)
+        assert claims.take(OTHER)
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.join()
+        assert claims.take(KEY)
+
+
+def test_a_claim_that_is_given_back_is_free_and_the_others_stay(tmp_path):
+    ours, theirs = SPAWN.Pipe()
+    with Store(tmp_path).claims() as claims:
+        assert claims.take(KEY)
+        assert claims.take(OTHER)
+        claims.give_back(KEY)
+        other = SPAWN.Process(target=_try_claims, args=(str(tmp_path), theirs))
+        other.start()
+        assert ours.recv() == (True, False)
+        other.join()
+
+
+def _try_claims(folder: str, answer) -> None:
+    with Store(folder).claims() as claims:
+        answer.send((claims.take(KEY), claims.take(OTHER)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,18 @@ import typer
 from rich.console import Console
 
 from graphdrop.cli import output
+from graphdrop.cli.executors import (
+    CpusPerRun,
+    ExecutorName,
+    GpusPerRun,
+    Jobs,
+    MemoryPerRun,
+    RayAddress,
+    RunsPerTask,
+    Slurm,
+    executor_for,
+)
+from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
@@ -42,9 +53,7 @@ def reproduce(
     runs: Annotated[
         int | None, typer.Option(min=1, help="Seeds per cell.", show_default="the recipe's, 10")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs made at once.", show_default="one per core")
-    ] = None,
+    jobs: Jobs = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Run only cells of this dataset; may be repeated.")
     ] = None,
@@ -74,6 +83,13 @@ def reproduce(
             "fraction-of-log-classes or smallest-to-largest."
         ),
     ] = "fraction-of-largest",
+    executor: ExecutorName = "local",
+    ray_address: RayAddress = None,
+    cpus_per_run: CpusPerRun = 1,
+    gpus_per_run: GpusPerRun = 0.0,
+    memory_per_run: MemoryPerRun = None,
+    runs_per_task: RunsPerTask = None,
+    slurm: Slurm = None,
 ) -> None:
     """Make a table or figure of the paper, beside the paper's own numbers.
 
@@ -87,35 +103,39 @@ def reproduce(
     if axis not in AXES:
         raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
     recipe = recipe or ONLY_RECIPE.get(target, "paper")
+    where = executor_for(
+        executor,
+        jobs,
+        out / "slurm",
+        ray_address=ray_address,
+        cpus=cpus_per_run,
+        gpus=gpus_per_run,
+        memory=memory_per_run,
+        group=runs_per_task,
+        slurm=slurm,
+    )
     request = experiments.Request(
         recipe=recipe,
         files=[str(expanded(one).resolve()) for one in file or ()],
         runs=runs,
-        jobs=jobs or cores(),
         datasets=[_dataset(name) for name in dataset or ()],
         methods=[_method(name) for name in method or ()],
         quick=quick,
         render_only=render_only,
         out=out,
         axis=AXES[AXES.index(axis)],
+        executor=where,
     )
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     try:
-        for done in experiments.reproduce(experiments.targets_of(target, recipe), request):
-            for table in done.rendering.tables.values():
-                console.print(table.to_rich())
-            print(f"{done.target}: {', '.join(map(str, done.paths))}")
-            output.result(**{done.target: done.paths})
-    except KeyboardInterrupt:
-        print("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
-        raise typer.Exit(130) from None
+        with stopping_runs(), where:
+            for done in experiments.reproduce(experiments.targets_of(target, recipe), request):
+                for table in done.rendering.tables.values():
+                    console.print(table.to_rich())
+                print(f"{done.target}: {', '.join(map(str, done.paths))}")
+                output.result(**{done.target: done.paths})
     except RuntimeError as error:
         raise ValueError(str(error)) from error
-
-
-def cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _dataset(name: str) -> str:

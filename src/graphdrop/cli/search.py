@@ -10,7 +10,18 @@ import typer
 from rich.console import Console
 
 from graphdrop.cli import output
-from graphdrop.cli.reproduce import cores
+from graphdrop.cli.executors import (
+    CpusPerRun,
+    ExecutorName,
+    GpusPerRun,
+    Jobs,
+    MemoryPerRun,
+    RayAddress,
+    RunsPerTask,
+    Slurm,
+    executor_for,
+)
+from graphdrop.cli.signals import stopping_runs
 
 
 def search(
@@ -22,9 +33,7 @@ def search(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Configurations per cell.", show_default="the file's")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs made at once.", show_default="one per core")
-    ] = None,
+    jobs: Jobs = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Search only cells of this dataset; may be repeated.")
     ] = None,
@@ -40,6 +49,13 @@ def search(
     results: Annotated[
         Path, typer.Option(help="Folder of results; a search is in searches/ there.")
     ] = Path("results"),
+    executor: ExecutorName = "local",
+    ray_address: RayAddress = None,
+    cpus_per_run: CpusPerRun = 1,
+    gpus_per_run: GpusPerRun = 0.0,
+    memory_per_run: MemoryPerRun = None,
+    runs_per_task: RunsPerTask = None,
+    slurm: Slurm = None,
 ) -> None:
     """Draw configurations for every cell of a table, and find the best on the validation nodes.
 
@@ -60,14 +76,23 @@ def search(
     if out is not None and not out.parent.is_dir():
         raise ValueError(f"--out is {out} and {out.parent} is no folder: make it first")
     store = Store(results / "searches", f"{target}.jsonl")
+    where = executor_for(
+        executor,
+        jobs,
+        results / "slurm",
+        ray_address=ray_address,
+        cpus=cpus_per_run,
+        gpus=gpus_per_run,
+        memory=memory_per_run,
+        group=runs_per_task,
+        slurm=slurm,
+    )
     cells = plan.cells()
     if not render_only:
         chosen = recipe.only(cells, dataset or [], method or [])
         try:
-            search_ranking.compete(plan, chosen, store, jobs or cores())
-        except KeyboardInterrupt:
-            print("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
-            raise typer.Exit(130) from None
+            with stopping_runs(), where:
+                search_ranking.compete(plan, chosen, store, executor=where)
         except RuntimeError as error:
             raise ValueError(str(error)) from error
     outcomes = [search_ranking.outcome(plan, cell, store.records()) for cell in cells]

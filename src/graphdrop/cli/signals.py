@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+import typer
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -30,3 +33,23 @@ def stopping_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopping_runs(go_on: str = "the same command goes on") -> Iterator[None]:
+    """Context for many runs, which SIGINT and SIGTERM end with exit code 128 + number."""
+    received: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"Stopped. What is finished is kept: {go_on}.", file=sys.stderr)
+        raise typer.Exit(128 + (received[0] if received else signal.SIGINT)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphdrop import config as settings
 from graphdrop.cli import output, tables, train_help
+from graphdrop.cli.executors import (
+    CpusPerRun,
+    ExecutorName,
+    GpusPerRun,
+    MemoryPerRun,
+    RayAddress,
+    RunsPerTask,
+    Slurm,
+    executor_for,
+)
 from graphdrop.cli.runs import show_calibration, show_scores
-from graphdrop.cli.signals import stopping_at_signals
+from graphdrop.cli.seeds import show_seeds, trained_seeds
+from graphdrop.cli.signals import stopping_at_signals, stopping_runs
 from graphdrop.config import Config
 from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
@@ -21,6 +32,7 @@ from graphdrop.data import sources
 from graphdrop.util.files import expanded
 
 if TYPE_CHECKING:
+    from graphdrop.executors import Executor
     from graphdrop.train.result import Result
 
 _SETTINGS = "\n\n".join(
@@ -112,6 +124,21 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="For --seeds and --tune: runs made at once; with ray or slurm, tasks at once.",
+            show_default="1; ray: what the cluster holds; slurm: 32",
+        ),
+    ] = None,
+    executor: ExecutorName = "local",
+    ray_address: RayAddress = None,
+    cpus_per_run: CpusPerRun = 1,
+    gpus_per_run: GpusPerRun = 0.0,
+    memory_per_run: MemoryPerRun = None,
+    runs_per_task: RunsPerTask = None,
+    slurm: Slurm = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print all settings as TOML and stop.")
     ] = False,
@@ -163,10 +190,27 @@ def train(
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
 
-    if tune:
-        chosen = _tuned(chosen, tune, out)
+    where = executor_for(
+        executor,
+        jobs or (1 if executor == "local" else None),
+        out.with_name(f"{out.name}-slurm"),
+        ray_address=ray_address,
+        cpus=cpus_per_run,
+        gpus=gpus_per_run,
+        memory=memory_per_run,
+        group=runs_per_task,
+        slurm=slurm,
+    )
+    many = executor != "local" or (jobs or 1) > 1
+    with stopping_runs() if many else nullcontext(), where:
+        if tune:
+            chosen = _tuned(chosen, tune, out, where if many else None)
+        if seeds > 1 and many:
+            results = trained_seeds(chosen, seeds, out, where)
+        elif seeds > 1:
+            results = _train_seeds(chosen, seeds, out, resume=resume)
     if seeds > 1:
-        _train_seeds(chosen, seeds, out, resume=resume)
+        show_seeds(results, out, chosen.seed)
         return
     chosen, result = _train_one(chosen, out, resume=resume)
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
@@ -197,35 +241,28 @@ def _train_one(chosen: Config, out: Path, *, resume: bool) -> tuple[Config, Resu
         raise typer.Exit(128 + number) from None
 
 
-def _train_seeds(chosen: Config, seeds: int, out: Path, *, resume: bool) -> None:
-    """One run per seed, each in a folder of its own, and their mean and standard deviation."""
-    from graphdrop.train.evaluation import Scores  # noqa: PLC0415
-
+def _train_seeds(chosen: Config, seeds: int, out: Path, *, resume: bool) -> list[Result]:
+    """One run per seed, each in a folder of its own, one after the other."""
     results = []
     for seed in range(chosen.seed, chosen.seed + seeds):
         one = chosen.model_copy(update={"seed": seed})
         folder = out / f"seed-{seed}"
         results.append(_train_one(one, folder, resume=resume or folder.exists())[1])
-    folders = [out / f"seed-{seed}" for seed in range(chosen.seed, chosen.seed + seeds)]
-    pairs = zip(folders, results, strict=True)
-    output.result(runs=[{"folder": folder, **one.as_json()} for folder, one in pairs])
-    print(f"{seeds} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
-    parts = {"validation": [r.validation for r in results], "test": [r.test for r in results]}
-    for part, scores in parts.items():
-        shown = [one.shown() if isinstance(one, Scores) else dict(one) for one in scores]
-        for name in shown[0]:
-            values = [one[name] for one in shown if name in one]
-            print(f"{part} {name}: {mean(values):.4f} ± {stdev(values):.4f}")
+    return results
 
 
-def _tuned(chosen: Config, trials: int, out: Path) -> Config:
+def _tuned(chosen: Config, trials: int, out: Path, executor: Executor | None) -> Config:
     """The best settings of a search; its trials are kept beside the run's folder."""
     from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
     from graphdrop.train.tuning import tune  # noqa: PLC0415
 
     chosen, dataset = dataset_for(chosen, None)
     log = out.with_name(f"{out.name}-trials.jsonl")
-    return tune(chosen, dataset, trials, log=log, say=lambda text: print(text, file=sys.stderr))
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    return tune(chosen, dataset, trials, log=log, say=say, executor=executor)
 
 
 def _completed(chosen: Config) -> Config:

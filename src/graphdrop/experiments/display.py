@@ -26,6 +26,9 @@ class Display:
         """Context in which the display is active."""
         yield
 
+    def at_once(self, count: int) -> None:
+        """So many runs are made at once."""
+
     def started(self, key: str) -> None:
         """A worker has started this run."""
 
@@ -111,6 +114,10 @@ class LiveTable(Display):
             self._live = live
             yield
         self._live = None
+
+    def at_once(self, count: int) -> None:
+        """The time left depends on it."""
+        self.jobs = count
 
     def started(self, key: str) -> None:
         """It counts as being made, also when another reproduction turns out to make it."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphdrop.config import Config
+from graphdrop.executors import Executor
 from graphdrop.experiments.display import Line, LiveTable
 from graphdrop.experiments.measures import BY_HALVES
 from graphdrop.experiments.runner import run_cells
@@ -122,7 +123,13 @@ def _ranked(standings: Sequence[Standing], score: str) -> list[Standing]:
     return sorted(standings, key=place)
 
 
-def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int) -> None:
+def compete(
+    search: Search,
+    cells: Sequence[SearchCell],
+    store: Store,
+    jobs: int = 1,
+    executor: Executor | None = None,
+) -> None:
     """Make the missing runs of these cells: of all configurations, then of finalists."""
     known = store.records()
     for cell in cells:  # what cannot be compared is better found before hours of runs
@@ -143,7 +150,7 @@ def compete(search: Search, cells: Sequence[SearchCell], store: Store, jobs: int
             )
             configs += runs.values()
         display = LiveTable(search.title, lines, jobs, column="best on validation")
-        run_cells(configs, store, jobs, blind=True, display=display)
+        run_cells(configs, store, jobs, blind=True, display=display, executor=executor)
 
 
 class _Line(Line):

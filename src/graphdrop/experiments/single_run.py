@@ -6,6 +6,7 @@ import ctypes
 import gc
 import itertools
 import math
+import platform
 import resource
 import statistics
 import time
@@ -89,6 +90,41 @@ def run_config(
         found = {"error": str(error)}
     found |= {"peak_megabytes": _peak_megabytes(), "seconds": round(time.monotonic() - start, 3)}
     return record | dict(compact(found))
+
+
+def checked_run(
+    config: Config,
+    options: Mapping[str, bool],
+    key: str,
+    data: str | None,
+    tell: Callable[[int], None],
+) -> Record:
+    """`run_config` as a job that may be done on another machine: its data must be the same.
+
+    Args:
+        config: all settings of the run.
+        options: `watch` and `blind` of `run_config`.
+        key: the key of the run where it was asked for.
+        data: the fingerprint of its data there; None if it is the same machine.
+        tell: called with the number of every epoch that is done.
+    """
+    found = data and (data_fingerprint(config), run_key(config, watch=options["watch"]))
+    if found and found != (data, key):
+        raise ValueError(
+            f"{config.data.dataset} is not the same on {platform.node()} as where the run was "
+            "asked for: give every node the same files, in a folder that all of them see"
+        )
+    return run_config(config, **options, on_epoch=tell)
+
+
+def data_fingerprint(config: Config) -> str:
+    """The sha256 of the features, edges, labels and split of a run's data."""
+    return _fingerprint(config.data.model_copy(update={"features": "stored"}))
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(settings: DataSettings) -> str:
+    return fingerprint(_dataset(settings).data)
 
 
 def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -105,16 +105,38 @@ class Store:
         sync_folder(self.folder)
 
     @contextmanager
-    def claim(self, key: str) -> Iterator[bool]:
-        """Context that claims a run for this process; yields whether the claim succeeded."""
+    def claims(self) -> Iterator[Claims]:
+        """Context in which this process can claim runs; at its end it gives them all back."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / CLAIMS).open("ab") as stream:
-            try:
-                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(key[:15], 16))
-            except OSError:
-                yield False
-            else:
-                yield True
+            yield Claims(stream)
+
+
+class Claims:
+    """The claims of this process.
+
+    They are locks on bytes of one open file: a process that opens it twice loses all its claims
+    when it closes either.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def take(self, key: str) -> bool:
+        """Claim a run; returns whether no other process has it."""
+        try:
+            fcntl.lockf(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+        except OSError:
+            return False
+        return True
+
+    def give_back(self, key: str) -> None:
+        """Leave the run to others."""
+        fcntl.lockf(self._stream, fcntl.LOCK_UN, 1, _byte(key))
+
+
+def _byte(key: str) -> int:
+    return int(key[:15], 16)
 
 
 def _cut_off_what_has_no_end(descriptor: int) -> None:

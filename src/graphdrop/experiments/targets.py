@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdrop.executors import Executor
 from graphdrop.experiments import (
     calibration_table,
     control,
@@ -68,6 +69,8 @@ class Request:
     render_only: bool = False
     out: Path = Path("results")
     axis: ThresholdAxis = ThresholdAxis.LARGEST
+    executor: Executor | None = None
+    """Where runs are made; by default in `jobs` processes of this machine."""
 
     @property
     def folder(self) -> Path:
@@ -137,7 +140,14 @@ def _make(target: str, recipe: Recipe, store: Store, request: Request) -> None:
     )
     configs = [config for cell in cells for config in cell.configs]
     display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)
-    run_cells(configs, store, request.jobs, watch=recipe.watch, display=display)
+    run_cells(
+        configs,
+        store,
+        request.jobs,
+        watch=recipe.watch,
+        display=display,
+        executor=request.executor,
+    )
 
 
 def _display(

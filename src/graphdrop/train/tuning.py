@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
 from graphdrop.data import Dataset
+from graphdrop.executors import Executor, Job
 from graphdrop.train import auto
+from graphdrop.train.many import same_dataset
 from graphdrop.train.progress import Silent
+from graphdrop.train.provenance import fingerprint
 from graphdrop.train.result import DivergedError
 from graphdrop.train.trainer import Trainer
 from graphdrop.util.files import replace_file
@@ -41,6 +45,7 @@ def tune(
     *,
     log: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
+    executor: Executor | None = None,
 ) -> Config:
     """The best of some settings near those of the recipe, by validation NLL at its temperature.
 
@@ -53,6 +58,8 @@ def tune(
         trials: how many settings are trained.
         log: a file of JSON lines that keeps finished trials; they are not trained again.
         say: takes a line after every trial.
+        executor: where trials are trained; by default one after the other in this process. Its
+            workers load the dataset that the settings name.
     """
     if trials < 1:
         raise ValueError(f"trials is {trials}: give 1 or more")
@@ -60,18 +67,62 @@ def tune(
     base = auto.chosen(config, dataset, None, Silent())
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
-    best, least = base, float("inf")
-    for number in range(trials):
-        trial = base if number == 0 else _near(base, asked, generator)
-        name = json.dumps(trial.model_dump(mode="json"), sort_keys=True)
-        if name not in known:
-            known[name] = _score(trial, dataset)
-            _write(log, known)
-        score = known[name]
-        if score < least:
-            best, least = trial, score
-        say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {least:.4f}.")
+    settings = [base] + [_near(base, asked, generator) for _ in range(1, trials)]
+    best, least = base, (float("inf"), trials)
+    for number, score in _scores(settings, dataset, known, executor):
+        _write(log, known)
+        if (score, number) < least and score < float("inf"):
+            best, least = settings[number], (score, number)
+        say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {least[0]:.4f}.")
     return best
+
+
+def _scores(
+    settings: Sequence[Config],
+    dataset: Dataset,
+    known: dict[str, float],
+    executor: Executor | None,
+) -> Iterator[tuple[int, float]]:
+    """The number and score of every trial as they come; new scores are added to the known."""
+    names = [json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in settings]
+    if executor is not None:
+        yield from _scored_by(executor, settings, dataset, known, names)
+    else:
+        for number, name in enumerate(names):
+            if name not in known:
+                known[name] = _score(settings[number], dataset)
+            yield number, known[name]
+
+
+def _scored_by(
+    executor: Executor,
+    settings: Sequence[Config],
+    dataset: Dataset,
+    known: dict[str, float],
+    names: Sequence[str],
+) -> Iterator[tuple[int, float]]:
+    data = fingerprint(dataset.data)
+    alike: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        if name in known:
+            yield number, known[name]
+        else:
+            alike.setdefault(name, []).append(number)
+    jobs = [Job(str(n[0]), trial_score, (settings[n[0]], data)) for n in alike.values()]
+    with closing(executor.run(jobs, len(jobs))) as events:
+        for event in events:
+            if event is None or event.what not in {"finished", "failed"}:
+                continue
+            if event.what == "failed":
+                raise ValueError(f"trial {int(event.key) + 1} failed: {event.value}")
+            name = names[int(event.key)]
+            known[name] = event.value
+            yield from ((number, event.value) for number in alike[name])
+
+
+def trial_score(config: Config, data: str, tell: Callable[[int], None]) -> float:  # noqa: ARG001
+    """The score of a trial, whose data must have this fingerprint; a job."""
+    return _score(config, same_dataset(config.data, data))
 
 
 def _near(base: Config, asked: Mapping[str, Any], generator: random.Random) -> Config:

@@ -1,0 +1,59 @@
+"""Training as jobs of an executor: a run in its folder, and a trial of `tune`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from graphdrop.config import Config, DataSettings
+from graphdrop.data import Dataset
+from graphdrop.train.callbacks import Callback
+from graphdrop.train.inputs import load_for
+from graphdrop.train.progress import Silent
+from graphdrop.train.provenance import fingerprint
+from graphdrop.train.result import Result
+from graphdrop.train.trainer import Trainer
+
+
+def train_in_folder(
+    config: Config, folder: str, data: str | None, tell: Callable[[int], None]
+) -> Result:
+    """Train in a folder, or go on with what is there; a job.
+
+    Args:
+        config: all settings of the run.
+        folder: the run's folder.
+        data: the fingerprint that its data must have, if known.
+        tell: called with the number of every epoch that is done.
+    """
+    if data is not None:
+        same_dataset(config.data, data)
+    callbacks = [_Teller(tell)]
+    return Trainer(config, None, folder, resume=True, progress=Silent(), callbacks=callbacks).fit()
+
+
+def same_dataset(settings: DataSettings, data: str) -> Dataset:
+    """The dataset that the settings name, which must have this fingerprint."""
+    dataset, found = _loaded(settings)
+    if data != found:
+        raise ValueError(
+            f"{settings.dataset} is not the same on {platform.node()} as where the run was asked "
+            "for: give every node the same files, in a folder that all of them see"
+        )
+    return dataset
+
+
+@lru_cache(maxsize=1)
+def _loaded(settings: DataSettings) -> tuple[Dataset, str]:
+    dataset = load_for(settings)
+    return dataset, fingerprint(dataset.data)
+
+
+class _Teller(Callback):
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._tell(line["epoch"])

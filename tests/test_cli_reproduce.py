@@ -25,6 +25,9 @@ def refused(capsys, *arguments: str) -> str:
         (["table1", "--dataset", "coro"], "--dataset is 'coro': give one of cora, "),
         (["table1", "--method", "DX"], "--method is 'DX': give one of GCN, GCN-DO, "),
         (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
+        (["table1", "--executor", "x"], "--executor is 'x': give one of local, ray, slurm"),
+        (["table1", "--gpus-per-run", "1"], "--gpus-per-run is given, and --executor is local"),
+        (["table1", "--executor", "slurm", "--slurm", "x"], "--slurm is 'x'; it takes KEY=VALUE"),
     ],
 )
 def test_bad_input_says_what_it_takes(capsys, tmp_path, arguments, message):

@@ -1,4 +1,4 @@
-"""Jobs without torch that leave marks in a folder, so that a test sees where they are and kills them.
+"""Jobs without torch that leave marks in a folder, so that a test finds them and kills them.
 
 The folder is the variable MARKS, which the processes of a cluster inherit.
 """
@@ -38,7 +38,7 @@ def pretend_run(config: Any, _options: Any, key: str, _data: Any, tell: Any) -> 
     tell(1)
     folder = Path(os.environ["MARKS"])
     if seed % 2:
-        wait_until(lambda: (folder / f"go-{seed}").exists(), f"go-{seed}")
+        wait_until((folder / f"go-{seed}").exists, f"go-{seed}")
     return {"key": key, "seed": seed, "seconds": 0.1}
 
 
@@ -52,7 +52,3 @@ def killed_once(number: int, _tell: Any) -> int:
     if sum(words == [str(number)] for words in marks("begun")) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
-
-
-def always_killed(_tell: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

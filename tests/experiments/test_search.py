@@ -349,7 +349,7 @@ def test_a_recipe_takes_the_searchs_rules_before_its_own_and_what_was_found_afte
 def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monkeypatch, tmp_path):
     search, store, asked = made(), Store(tmp_path), []
 
-    def run_cells(configs, store, jobs, *, blind, display):
+    def run_cells(configs, store, jobs, *, blind, display, executor):
         assert blind
         for config in configs:
             if (key := run_key(config)) not in store.records():

@@ -12,7 +12,14 @@ from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.measures import COVERAGES, compact, measures, thinned
-from graphdrop.experiments.single_run import Smoothing, kl_course, run_config, seconds_per_epoch
+from graphdrop.experiments.single_run import (
+    Smoothing,
+    checked_run,
+    data_fingerprint,
+    kl_course,
+    run_config,
+    seconds_per_epoch,
+)
 from graphdrop.graph import Graph
 from graphdrop.samplers import Draw
 from graphdrop.train import Trainer, evaluation
@@ -22,6 +29,17 @@ from graphdrop.train.progress import Silent
 @pytest.fixture(scope="module")
 def synthetic():
     return load_dataset("synthetic")
+
+
+def test_a_run_elsewhere_refuses_other_data_and_makes_the_same_record(tiny_config):
+    config, options = tiny_config(3), {"watch": False, "blind": True}
+    data, key = data_fingerprint(config), run_key(config)
+    for wrong in ((key, "0" * 64), ("0" * 24, data)):
+        with pytest.raises(ValueError, match="synthetic is not the same on"):
+            checked_run(config, options, *wrong, print)
+    told: list[int] = []
+    assert checked_run(config, options, key, data, told.append)["data"] == data
+    assert told == [1, 2, 3, 4]
 
 
 def test_a_record_says_what_the_trainer_says(tiny_config, synthetic):

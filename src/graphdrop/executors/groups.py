@@ -67,20 +67,19 @@ class Work:
 
     def events(self) -> Iterator[Event]:
         """Do the jobs, one after the other; call it before torch is imported."""
+        here = version("graphdrop")
+        if here != self.version:
+            reason = (
+                f"{platform.node()} has graphdrop {here}, and the main process {self.version}: "
+                "install the same version on every node"
+            )
+            yield from (Event(key, "failed", reason) for key, _ in self.jobs)
+            return
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(self.threads)))
         for name, value in self.variables.items():
             os.environ.setdefault(name, value)
-        here = version("graphdrop")
         for key, pickled in self.jobs:
-            if self.version == here:
-                yield from events_of(key, pickled)
-                continue
-            yield Event(
-                key,
-                "failed",
-                f"{platform.node()} has graphdrop {here}, and the main process {self.version}: "
-                "install the same version on every node",
-            )
+            yield from events_of(key, pickled)
 
 
 class GroupedExecutor(Executor):

@@ -53,8 +53,10 @@ def results(model: GCN, x: Tensor, rows: Tensor | None, draw: Draw | None) -> li
 
 
 @samplers
-@pytest.mark.parametrize("layers", [1, 2, 3, 4])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+# Only the first layer reads sparse input; from the third on, layers in the middle are alike.
+@pytest.mark.parametrize(
+    ("layers", "sparse"), [(1, False), (1, True), (2, True), (3, False)], ids=str
+)
 def test_rows_are_those_of_the_whole_computation(
     sampler: Sampler | None, dropout: float, layers: int, sparse: bool
 ) -> None:
@@ -76,7 +78,7 @@ def test_rows_are_those_of_the_whole_expectation(sampler: Sampler | None, dropou
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("layers", [2, 3, 4])
+@pytest.mark.parametrize("layers", [2, 4])
 @pytest.mark.parametrize("name", ["none", "dropedge and dropout", "blocks", "per feature before"])
 @pytest.mark.parametrize("residual", [True, "initial"])
 def test_rows_with_residuals_are_those_of_the_whole_computation(

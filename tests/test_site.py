@@ -1,0 +1,58 @@
+"""The site: all pages are in its contents, links lead to files, public names are documented."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import graphdrop
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
+NOT_PUBLIC = {"cli", "util"}
+PACKAGES = [
+    module.name
+    for module in pkgutil.iter_modules(graphdrop.__path__)
+    if module.ispkg and module.name not in NOT_PUBLIC
+]
+
+
+def documented(package: str) -> list[str]:
+    """The names under `members:` on the page of a package."""
+    page = (DOCS / "reference" / f"{package}.md").read_text("utf-8")
+    return re.findall(r"^ {8}- (\w+)$", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_page_of_a_package_has_its_public_names_and_no_others(package):
+    module = importlib.import_module(f"graphdrop.{package}")
+    assert sorted(documented(package)) == sorted(module.__all__)
+
+
+def test_every_name_of_the_package_is_in_the_list_of_names_with_a_link_to_its_page():
+    page = (DOCS / "reference" / "index.md").read_text("utf-8")
+    for name in graphdrop.__all__:
+        if name == "__version__":
+            continue
+        link = re.search(rf"\[`{name}`\]\((\w+)\.md#graphdrop\.([\w.]+)\.{name}\)", page)
+        assert link, name
+        assert name == "attach" or name in documented(link[1])
+
+
+def test_every_page_is_in_the_contents_once():
+    contents = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2].partition("\ntheme:")
+    listed = re.findall(r": (\S+\.md)$", contents[0], re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.name
+)
+def test_the_links_of_a_page_lead_to_files(page):
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.S | re.M)
+    targets = {target for target, _ in LINK.findall(text) if target and ":" not in target}
+    assert [target for target in targets if not (page.parent / target).exists()] == []

@@ -107,7 +107,12 @@ def test_everything_that_the_tests_run_with_is_pinned() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "groups"),
-    [("src", ["scale", "distributed"]), ("tests", ["dev"]), ("benchmarks", ["dev"]), ("docs", ["dev", "docs"])],
+    [
+        ("src", ["scale", "distributed"]),
+        ("tests", ["dev"]),
+        ("benchmarks", ["dev"]),
+        ("docs", ["dev", "docs"]),
+    ],
     ids=["src", "tests", "benchmarks", "docs"],
 )
 def test_every_imported_package_is_declared(folder: str, groups: list[str]) -> None:

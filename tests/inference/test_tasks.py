@@ -227,3 +227,13 @@ def test_what_cannot_be_read_as_asked_is_an_error() -> None:
         predict(model, loader, rows=torch.arange(3))
     with pytest.raises(ValueError, match="DataLoader without a batch"):
         predict(model, DataLoader([]))
+
+
+def test_a_list_of_graphs_is_predicted_like_a_loader_of_them():
+    data = Data(x=normal(40, 10), edge_index=power_law_edges(40, 80))
+    model = GCN(10, 8, 2, 3, GraphDropConnect())
+    one, other = (predict(model, d, 4) for d in ([data, data], DataLoader([data, data], 64)))
+    assert torch.equal(one.probabilities, other.probabilities)
+    assert len(one.probabilities) == 80
+    with pytest.raises(ValueError, match="data is an empty list"):
+        predict(model, [])

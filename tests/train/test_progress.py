@@ -1,11 +1,13 @@
 """A terminal shows a live bar; elsewhere there is a line now and then."""
 
 import io
+import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from graphdrop.train import progress
+from graphdrop.train import notebook, progress
 from graphdrop.train.progress import Progress, Silent, in_words
 from graphdrop.train.selection import Selection
 
@@ -64,3 +66,28 @@ def test_a_silent_one_says_only_what_must_be_said():
 
 def test_drop_rates_are_written_in_short():
     assert in_words([0.1, 0.256, None]) == "0.10 0.26 none"
+
+
+def test_a_notebook_shows_one_output_that_is_updated(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, html):
+            shown.append(html)
+
+    def display(html, *, display_id):
+        assert display_id is True
+        shown.append(html)
+        return Handle()
+
+    fake = SimpleNamespace(display=display, HTML=str)
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    monkeypatch.setattr(notebook, "UPDATE_SECONDS", 0.0)
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    bar = Progress(console)
+    bar.start(100, 0)
+    bar.update(LINE, SELECTION)
+    bar.stop()
+    assert "epoch 0 of 100" in shown[0]
+    assert 'value="20" max="100"' in shown[1]
+    assert NOTE in shown[-1]

@@ -9,6 +9,7 @@ import typer
 
 import graphdrop
 from graphdrop.cli import (
+    card,
     data,
     demo,
     output,
@@ -37,6 +38,7 @@ predict.add_to(app)
 reproduce.add_to(app)
 search.add_to(app)
 report.add_to(app)
+card.add_to(app)
 app.add_typer(data.app, name="data")
 
 

@@ -5,7 +5,7 @@ Samples are summed a few at a time, so that memory does not grow with their numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -46,6 +46,8 @@ PREDICTION_STEP = 1 << 62
 """The step number of prediction draws, beyond all steps of training."""
 FOLDED_NUMBERS = 1 << 18
 """The largest number of values that are summed at once, but at least one sample."""
+GRAPHS_AT_ONCE = 64
+"""Graphs of a list in one batch."""
 SUMMARIES: dict[str, type[ClassSummary | LabelSummary | GaussianSummary]] = {
     "classes": ClassSummary,
     "labels": LabelSummary,
@@ -75,7 +77,7 @@ class Options(TypedDict, total=False):
 @overload
 def predict(
     model: nn.Module,
-    data: Data | DataLoader[Any],
+    data: Data | DataLoader[Any] | Sequence[Data],
     samples: int | None = None,
     seed: int | None = None,
     *,
@@ -85,7 +87,7 @@ def predict(
 @overload
 def predict(
     model: nn.Module,
-    data: Data | DataLoader[Any],
+    data: Data | DataLoader[Any] | Sequence[Data],
     samples: int | None = None,
     seed: int | None = None,
     *,
@@ -95,7 +97,7 @@ def predict(
 @overload
 def predict(
     model: nn.Module,
-    data: Data | DataLoader[Any],
+    data: Data | DataLoader[Any] | Sequence[Data],
     samples: int | None = None,
     seed: int | None = None,
     *,
@@ -105,7 +107,7 @@ def predict(
 @torch.no_grad()
 def predict(
     model: nn.Module,
-    data: Data | DataLoader[Any],
+    data: Data | DataLoader[Any] | Sequence[Data],
     samples: int | None = None,
     seed: int | None = None,
     *,
@@ -132,7 +134,7 @@ def predict(
         data: a PyG ``Data`` with ``x [n, features]``, ``edge_index [2, E]`` and optionally
             ``edge_weight [E]``, features as stored. For models other than ``GCN`` it has the
             arguments of ``forward`` under their names. A ``DataLoader`` is read once, and the
-            outputs of its batches are concatenated.
+            outputs of its batches are concatenated. A list of graphs is read in batches of 64.
         samples: number of Monte Carlo samples; 0 gives one pass with expected masks.
         seed: the same seed gives the same prediction.
         output: what the network returns. ``"classes"``: logits of mutually exclusive classes;
@@ -170,6 +172,8 @@ def predict(
             "data is a tensor, but predict takes a PyG Data: give "
             "predict(model, Data(x=x, edge_index=edge_index))"
         )
+    if isinstance(data, (list, tuple)):
+        data = _graphs(data)
     if samples is not None and samples < 0:
         raise ValueError(f"samples is {samples}; it takes 0 or a positive number.")
     if output not in SUMMARIES:
@@ -356,6 +360,16 @@ def _layerwise(
             "leave layerwise out"
         )
     return Layerwise(batch_size, folder)
+
+
+def _graphs(graphs: Sequence[Data]) -> DataLoader[Any]:
+    """A list of graphs in batches, for a network whose ``forward`` takes a ``batch``."""
+    from torch_geometric.loader import DataLoader as GraphLoader  # noqa: PLC0415 - takes seconds
+
+    if not graphs:
+        raise ValueError("data is an empty list: give it at least one graph")
+    loader: DataLoader[Any] = GraphLoader(list(graphs), batch_size=GRAPHS_AT_ONCE)
+    return loader
 
 
 def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:

@@ -71,7 +71,13 @@ def restore(trainer: Trainer, path: Path) -> None:
 def conclude(trainer: Trainer, path: Path, result: Result) -> None:
     """Write the result of a run and its selected, calibrated model."""
     about = origin(trainer)
-    data = {**about["data"], "name": trainer.dataset.name, "files": dict(trainer.dataset.checksums)}
+    dataset, split = trainer.dataset, trainer.dataset.split
+    data = {
+        **about["data"],
+        "name": dataset.name,
+        "files": dict(dataset.checksums),
+        "split": {"name": split.name, "seed": split.seed, **split.sizes._asdict()},
+    }
     written = {**result.as_json(), "seed": trainer.config.seed, **about, "data": data}
     folder.write_result(path, written)
     selected = {"epoch": trainer.selection.epoch, **about}

@@ -1,4 +1,4 @@
-"""Progress display: a live bar in a terminal, occasional lines elsewhere."""
+"""Progress display: a live bar in a terminal or notebook, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
+from graphdrop.train.notebook import NotebookBar
 from graphdrop.train.selection import Selection
 
 LINE_SECONDS = 30.0
@@ -23,6 +24,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, markup=False, highlight=False, emoji=False)
         self._bar: Bar | None = None
+        self._notebook: NotebookBar | None = None
         self._epochs = 0
         self._note = ""
         self._printed = 0.0
@@ -30,7 +32,9 @@ class Progress:
     def start(self, epochs: int, done: int) -> None:
         """Start the display of a run, some epochs of which may be done already."""
         self._epochs, self._printed = epochs, time.monotonic()
-        if self._console.is_terminal:
+        if self._console.is_jupyter:
+            self._notebook = NotebookBar(epochs, done)
+        elif self._console.is_terminal:
             # In a narrow terminal the bar gives way first, then the end of the note.
             bar = BarColumn(None, table_column=Column(ratio=1))
             columns = [
@@ -53,6 +57,8 @@ class Progress:
         if self._bar is not None:
             task = self._bar.task_ids[0]
             self._bar.update(task, completed=line["epoch"], description=self._note)
+        elif self._notebook is not None:
+            self._notebook.update(line["epoch"], self._note)
         elif time.monotonic() - self._printed >= LINE_SECONDS and "validation" in line:
             self._printed = time.monotonic()
             self.say(f"epoch {line['epoch']} of {self._epochs}: {self._note}")
@@ -70,6 +76,9 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        if self._notebook is not None:
+            self._notebook.stop()
+            self._notebook = None
 
 
 class Silent(Progress):

@@ -108,11 +108,17 @@ class Schema:
         """What ``as_json`` wrote."""
         if not values:
             return None
-        columns = [
-            FeatureColumn(**one | {"categories": tuple(one["categories"])})
-            for one in values["columns"]
-        ]
-        classes = tuple(values["classes"])
+        try:
+            columns = [
+                FeatureColumn(**one | {"categories": tuple(one["categories"])})
+                for one in values["columns"]
+            ]
+            classes = tuple(map(str, values["classes"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"the schema of the columns was damaged or changed ({error}): restore the file of "
+                "the model, or train it anew"
+            ) from error
         return cls(tuple(columns), classes, values.get("id"), values.get("label"))
 
 

@@ -1,0 +1,200 @@
+"""``model_card``: a README.md for a trained model, made from the files of its run.
+
+It says what a reader needs before trusting the model: the data, the split, the figures with and
+without calibration, what it is for and what it is not. It computes nothing anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphdrop.config import Config
+from graphdrop.data.tables.schema import Schema
+from graphdrop.train.checkpoint import BEST
+from graphdrop.train.evaluation import metrics_by_name
+from graphdrop.train.folder import RESULT, stored_config
+from graphdrop.train.records import ModelNote, header_note, result_note
+from graphdrop.train.tensor_file import read
+
+MOST = 30
+"""Names of columns or classes in a list, at most."""
+
+
+def model_card(run: str | Path) -> str:
+    """The text of a model card for a finished run.
+
+    Args:
+        run: its folder.
+
+    Example::
+
+        Path("README.md").write_text(model_card("runs/papers"))
+    """
+    folder = Path(run)
+    config = stored_config(folder)
+    if not (folder / RESULT).is_file():
+        raise ValueError(f"{folder} has no {RESULT}: a model card takes a finished run")
+    result_note(folder / RESULT)
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
+    tensors, header = read(folder / BEST)
+    about = header_note(ModelNote, header, folder / BEST)
+    parameters = sum(tensor.numel() for tensor in tensors.values())
+    data, schema = result.get("data", {}), Schema.from_json(about.schema_)
+    name = str(data.get("name", config.data.dataset))
+    parts = [
+        _front(),
+        f"# {_plain(_named(config))} on {_plain(name)}",
+        f"A graph neural network that predicts {_plain(about.task)}, with its uncertainty. Trained "
+        f"with graphdrop {_plain(about.versions.get('graphdrop', ''))}.",
+        *_section("Data", _data(data, schema, about)),
+        *_section("Figures", [_figures(result)], listed=False),
+        *_section("Calibration", _calibration(result.get("calibration", {}), about)),
+        *_section("Intended use", _use(schema)),
+        *_section("Limits", [*_limits(about), *map(_sentence, result.get("warnings", []))]),
+        *_section("Training", _training(config, result, parameters)),
+        "## How to use it",
+        *_with_tables(schema),
+        f"```python\nfrom graphdrop import load, predict\n\nmodel = load({json.dumps(BEST)})\n"
+        "answer = predict(model, data)  # a PyG Data with the same features\n"
+        "answer.predicted, answer.probabilities, answer.reject(coverage=0.9)\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front() -> str:
+    """What model hubs read."""
+    lines = ["library_name: graphdrop", "tags:", "- graph-machine-learning"]
+    lines += [f"- {tag}" for tag in ("pytorch_geometric", "uncertainty", "calibration")]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _section(title: str, lines: Iterable[str], *, listed: bool = True) -> list[str]:
+    text = "\n".join(f"- {line}" for line in lines) if listed else "\n\n".join(lines)
+    return [f"## {title}", text] if text else []
+
+
+def _named(config: Config) -> str:
+    method, architecture = config.model.method.value, config.model.architecture
+    short = method.removeprefix("GCN-")
+    return method if architecture == "gcn" else f"{architecture.upper()}-{short}"
+
+
+def _data(data: Mapping[str, Any], schema: Schema | None, about: ModelNote) -> list[str]:
+    lines = []
+    graph = about.defaults.get("calibrated_on")
+    if isinstance(graph, Mapping):
+        lines.append(f"{graph['nodes']:,.0f} nodes and {graph['edges']:,.0f} directed edges.")
+    if schema is not None:
+        columns = [f"{one.name} ({one.kind})" for one in schema.columns]
+        lines.append(f"Features from the columns {_listed(columns)}.")
+        lines.append(f"Classes: {_listed(schema.classes)}.")
+    if isinstance(split := data.get("split"), Mapping):
+        drawn = "" if split.get("seed") is None else f", seed {split['seed']}"
+        sizes = f"{split['train']:,} training, {split['val']:,} validation, {split['test']:,} test"
+        lines.append(f"Split: {sizes} nodes ({_plain(split['name'])}{drawn}).")
+    files = [f"{_plain(file)}: {_plain(sha256)}" for file, sha256 in data.get("files", {}).items()]
+    lines += [f"sha256 of {file}" for file in files]
+    lines.append(f"sha256 of features, edges, labels and split: {about.data.sha256}")
+    return lines
+
+
+def _figures(result: Mapping[str, Any]) -> str:
+    """A table of scores, a row for each part of the split."""
+    before = result.get("uncalibrated", {})
+    raw = {f"{part}, uncalibrated": scores for part, scores in before.items()}
+    rows = {"test": result["test"], "validation": result["validation"], **raw}
+    known = [
+        metric
+        for name, metric in metrics_by_name().items()
+        if metric.shown and all(name in scores for scores in rows.values())
+    ]
+    lines = ["| | " + " | ".join(metric.title for metric in known) + " |"]
+    lines.append("|---|" + "---|" * len(known))
+    for part, scores in rows.items():
+        cells = [f"{scores[metric.name]:.4f}" for metric in known]
+        lines.append(f"| {part} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:
+    lines = []
+    if calibration:
+        lines.append(
+            f"Probabilities are calibrated by {_plain(calibration['name'])}, fitted on "
+            f"{calibration['nodes']:,} validation nodes."
+        )
+    else:
+        lines.append("Probabilities are not calibrated.")
+    if "ece_floor" in calibration:
+        lines.append(
+            f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on the test "
+            f"nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
+        )
+    if by := about.defaults.get("reject_by"):
+        lines.append(f"The score that found errors best on validation nodes: {_plain(by)}.")
+    return lines
+
+
+def _use(schema: Schema | None) -> list[str]:
+    same = "with the same columns" if schema is not None else "with the same features"
+    return [
+        "To predict nodes of the graph that it was trained on, and to say which answers to refuse.",
+        f"To predict another graph {same} of the same kind, after a check on labelled nodes there.",
+        "Not for decisions about people or safety without a review of errors by group, which this "
+        "card does not have.",
+    ]
+
+
+def _limits(about: ModelNote) -> list[str]:
+    lines = [
+        "The figures are of one training on one split; another seed gives others.",
+        "Calibration, prediction sets and thresholds were fitted on this graph, and may not "
+        "transfer to another one.",
+    ]
+    kept = about.defaults.get("set_nodes")
+    if isinstance(kept, Mapping):
+        count = len(kept.get("nodes", ()))
+        lines.append(
+            f"The file holds the labels and predicted probabilities of {count:,} validation nodes, "
+            "for prediction sets: do not publish it where these are confidential."
+        )
+    return lines
+
+
+def _with_tables(schema: Schema | None) -> list[str]:
+    if schema is None:
+        return []
+    words = "graphdrop predict FOLDER -o answers.csv --nodes nodes.csv --edges edges.csv"
+    return [f"With tables that have the same columns, from this folder:\n\n```bash\n{words}\n```"]
+
+
+def _training(config: Config, result: Mapping[str, Any], parameters: int) -> list[str]:
+    rates = ["none" if rate is None else f"{rate:.3f}" for rate in result["drop_rates"]]
+    return [
+        f"{config.model.layers} layers, hidden width {config.model.hidden}, {parameters:,} "
+        "parameters and buffers.",
+        f"{result['epochs']:,} epochs in {result['seconds']:,.0f} seconds; the state after epoch "
+        f"{result['selected_epoch']:,} was selected on the validation nodes.",
+        f"Drop rate by layer: {', '.join(rates)}. Seed {config.seed}, recipe {config.recipe}.",
+        "Versions: " + _listed([f"{n} {v}" for n, v in result.get("versions", {}).items()]) + ".",
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(_plain(name) for name in names[:MOST])
+    return shown + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+
+
+def _sentence(text: str) -> str:
+    text = _plain(text)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _plain(text: object) -> str:
+    """Text from elsewhere in one line of Markdown, without marks that would become markup."""
+    line = " ".join(str(text).split())[:200]
+    return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", line)

@@ -1,0 +1,85 @@
+"""Sharing a run on the Hugging Face Hub: ``push_to_hub`` and ``from_hub``.
+
+PyG's ``PyGModelHubMixin`` saves the state of a class that derives from it. Models here are of any
+class, and carry samplers, rates, a calibrator and their features, so the file that ``save`` writes
+is shared instead, with a model card. ``huggingface_hub`` is installed by those who share; it finds
+the user's token by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphdrop.report.card import model_card
+from graphdrop.train.checkpoint import BEST, load
+from graphdrop.train.folder import CONFIG, RESULT, stored_config
+
+CARD, SETTINGS = "README.md", "config.json"
+
+
+def export(run: str | Path, folder: str | Path) -> Path:
+    """Write what is shared of a run into a folder: model, card, settings and result.
+
+    Args:
+        run: the folder of a finished run.
+        folder: where to; it is made if it is not there.
+    """
+    run, folder = Path(run), Path(folder)
+    card, config = model_card(run), stored_config(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (BEST, CONFIG, RESULT):
+        shutil.copyfile(run / name, folder / name)
+    (folder / CARD).write_text(card, "utf-8")
+    settings = {"library_name": "graphdrop", **config.model_dump(mode="json")}
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    return folder
+
+
+def push_to_hub(run: str | Path, repo_id: str, **options: Any) -> str:
+    """Share a finished run: its model, its card, its settings and its result.
+
+    Args:
+        run: the folder of the run.
+        repo_id: ``"user/name"``; it is made if it is not there.
+        options: of ``huggingface_hub.HfApi.create_repo``, such as ``private=True``.
+
+    Returns:
+        The address of the commit.
+
+    Example::
+
+        push_to_hub("runs/papers", "me/papers", private=True)
+    """
+    api = _hub().HfApi()
+    with tempfile.TemporaryDirectory() as folder:
+        export(run, folder)
+        api.create_repo(repo_id, exist_ok=True, **options)
+        return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
+
+
+def from_hub(repo_id: str, model: nn.Module | None = None, **options: Any) -> Any:
+    """Load a model that ``push_to_hub`` shared; it is data, and no code of it is run.
+
+    Args:
+        repo_id: ``"user/name"``.
+        model: for a model of your own class, a newly built one; as in ``load``.
+        options: of ``huggingface_hub.hf_hub_download``, such as ``revision="main"``.
+    """
+    return load(_hub().hf_hub_download(repo_id=repo_id, filename=BEST, **options), model)
+
+
+def _hub() -> Any:
+    try:
+        return import_module("huggingface_hub")
+    except ImportError as error:
+        raise ImportError(
+            "sharing needs huggingface_hub, which is not installed: run "
+            "`pip install huggingface_hub`"
+        ) from error

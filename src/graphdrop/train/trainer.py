@@ -34,6 +34,7 @@ from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.consistency_loss import check_consistency, consistency_loss
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
+from graphdrop.train.memory_estimate import check_memory
 from graphdrop.train.objective import Objective
 from graphdrop.train.post_hoc_calibration import keep_set_nodes, score_calibrated
 from graphdrop.train.progress import Progress
@@ -191,6 +192,7 @@ class Trainer:
     def _train(self) -> None:
         """Train the remaining epochs."""
         self.journal = Journal(self.folder, self.epoch)
+        check_memory(self)
         self._kept = time.monotonic()
         self._started = self._kept - self.seconds
         self.progress.start(self.config.train.epochs, self.epoch)

@@ -1,0 +1,196 @@
+"""The memory that a run will take, estimated before its first step.
+
+It counts what a run allocates on top of what is there: sorted edges of the parts that it computes,
+activations that are saved for the backward pass and their gradients, weights with the optimizer's
+moments, and the sums of a prediction.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphdrop.nn.features import SPARSE_DENSITY
+from graphdrop.nn.layerwise import states
+from graphdrop.util.memory import free_bytes, in_words
+
+if TYPE_CHECKING:
+    from graphdrop.train.trainer import Trainer
+
+FLOAT = 4
+EDGE_BYTES = 44
+"""An edge in a `Graph` of int32: by destination, by source, weights, ids and what is derived."""
+SORT_BYTES = 48
+"""What sorting takes for an edge, beside the result."""
+MESSAGE_COPIES = 6
+"""How many copies of its messages an attention layer saves for the backward pass."""
+WEIGHT_COPIES = 6
+"""A weight, its gradient, Adam's two moments, the best state and a checkpoint."""
+SUMMARY_BYTES = 96
+"""The sums of a prediction in float64, for a node and class."""
+OWN_BYTES = 1 << 26
+"""What compiled kernels and libraries take on first use."""
+SHOWN_BYTES = 1 << 28
+"""A run that takes less is not announced."""
+VARIABLE = "GRAPHDROP_MEMORY_CHECK"
+"""The environment variable that lets a run begin that may not fit, if it is `off`."""
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """What a run takes, in bytes.
+
+    Example:
+        >>> str(MemoryEstimate(edges=2**30, activations=2**31, weights=0, prediction=0))
+        '1.0 GiB edges, 2.0 GiB activations, 0 bytes weights, 0 bytes prediction'
+    """
+
+    edges: int
+    activations: int
+    weights: int
+    prediction: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.edges + self.activations + self.weights + self.prediction + OWN_BYTES
+
+    def __str__(self) -> str:
+        names = ("edges", "activations", "weights", "prediction")
+        return ", ".join(f"{in_words(getattr(self, name))} {name}" for name in names)
+
+
+def estimated(trainer: Trainer) -> MemoryEstimate:
+    """The memory that the run of a trainer takes."""
+    settings, data = trainer.config, trainer.data
+    nodes = int(data.x.shape[0])
+    edges = _edges_of(data) + nodes
+    widths = _widths(trainer)
+    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in trainer.model.parameters())
+    classes = max(widths[-1], 1)
+    prediction = SUMMARY_BYTES * classes * max(len(rows) for rows in trainer.rows.values())
+    if getattr(settings.train, "batch_size", 0):
+        return _of_batches(trainer, nodes, edges, widths, weights, prediction)
+    if settings.model.architecture != "gcn" or not hasattr(trainer.model, "between"):
+        return _of_attached(trainer, nodes, edges, widths, weights, prediction)
+    return _of_gcn(trainer, nodes, edges, widths, weights, prediction)
+
+
+def check_memory(trainer: Trainer) -> None:
+    """Announce what a run takes; raise if that is more than there is."""
+    needed, free = estimated(trainer), free_bytes()
+    if needed.total > SHOWN_BYTES:
+        trainer.progress.note(f"needs about {in_words(needed.total)}, {in_words(free)} free")
+    if needed.total > free and os.environ.get(VARIABLE) != "off":
+        raise ValueError(
+            f"the run needs about {in_words(needed.total)} of memory ({needed}), and "
+            f"{in_words(free)} are free: {_advice(trainer)}; or set {VARIABLE}=off to try it "
+            "all the same"
+        )
+
+
+def _of_gcn(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+    """Full batch on the receptive fields of training, validation and test nodes."""
+    layers = len(widths) - 1
+    whole = bool(trainer.config.objective.agree) or not trainer.task.of_nodes
+    fields = [_field(n, e, n if whole else len(trainer.rows["train"]), layers)]
+    if trainer.task.of_nodes:
+        others = {len(r): r for name, r in trainer.rows.items() if name != "train"}
+        fields += [_field(n, e, size, layers) for size in others]
+    parts = sum(sum(edges for _, edges in field) for field in fields)
+    edges = EDGE_BYTES * (e + parts) + SORT_BYTES * e
+    input_bytes, copied = _input_bytes(trainer, n, fields[0][0][0], widths[0])
+    saved, largest = 0, 0
+    wanted = n if whole else len(trainer.rows["train"])
+    rows = [*(sources for sources, _ in fields[0]), wanted]  # read by each layer, and computed
+    for number in range(layers):
+        sources, into = rows[number], rows[number + 1]
+        inputs, outputs = widths[number], widths[number + 1]
+        first = sources * outputs if outputs <= inputs or number == 0 else into * inputs
+        saved += FLOAT * (first + 2 * into * outputs)
+        largest = max(largest, FLOAT * max(sources * min(inputs, outputs), into * outputs))
+    passes = max(trainer.config.train.passes, 2 if trainer.config.objective.agree else 1)
+    activations = input_bytes + copied + passes * saved + 2 * largest
+    return MemoryEstimate(edges, activations, rest[0], rest[1])
+
+
+def _of_attached(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+    """Full batch of PyG layers, over all nodes."""
+    attention = trainer.config.model.architecture in ("gat", "gatv2")
+    saved = 0
+    for inputs, outputs in pairwise(widths):
+        saved += FLOAT * n * (inputs + 4 * outputs)
+        if attention:
+            saved += MESSAGE_COPIES * FLOAT * e * outputs
+    passes = max(trainer.config.train.passes, 2 if trainer.config.objective.agree else 1)
+    edges = (4 * EDGE_BYTES + SORT_BYTES) * e
+    return MemoryEstimate(edges, passes * saved + saved // 2, rest[0], rest[1])
+
+
+def _of_batches(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+    """Mini-batches, and layer-wise prediction over all nodes."""
+    settings: Any = trainer.config.train
+    fans = [int(number) for number in settings.fan_out.split(",")]
+    rows, batch = min(settings.batch_size, len(trainer.rows["train"])), 0
+    degree = math.ceil(e / max(n, 1))
+    for number, width in enumerate(reversed(widths[:-1])):
+        fan = fans[min(number, len(fans) - 1)]
+        sampled = rows * (degree if fan < 0 else min(fan, degree))
+        rows = min(n, rows + sampled)
+        batch += 3 * FLOAT * rows * width + 2 * EDGE_BYTES * sampled
+    widest = max(widths[1:])
+    at_once = min(trainer.config.train.samples, states.States(n).at_once(widest, 3))
+    hidden = 3 * FLOAT * n * widest * max(1, at_once) + states.CHUNK_BYTES * 3
+    edges = EDGE_BYTES * e + SORT_BYTES * e
+    return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
+
+
+def _field(n: int, e: int, rows: int, layers: int) -> list[tuple[int, int]]:
+    """Sources and edges of each layer's part, first layer first, of a random graph."""
+    degree, parts = e / max(n, 1), list[tuple[int, int]]()
+    for _ in range(layers):
+        edges = min(e, int(rows * degree) + 1)
+        sources = min(n, int(n * -math.expm1(-edges / max(n, 1))) + 1)
+        parts.append((max(sources, min(rows, n)), edges))
+        rows = parts[-1][0]
+    return parts[::-1]
+
+
+def _input_bytes(trainer: Trainer, n: int, read: int, width: int) -> tuple[int, int]:
+    """What the features take beside their stored form: preprocessed, sparse, or rows of them."""
+    x = trainer.data.x
+    changed = 0 if trainer.engine.defaults.features == "stored" else FLOAT * n * width
+    if x.layout is not torch.strided:
+        return 24 * int(x.values().numel() if x.layout is torch.sparse_csr else x._nnz()), changed
+    seen = x[:: max(1, n // 4096)]
+    share = int(torch.count_nonzero(seen)) / max(1, seen.numel())
+    if share < SPARSE_DENSITY:
+        return int(64 * share * n * width), changed
+    return (FLOAT * read * width if read < n else 0), changed
+
+
+def _edges_of(data: Any) -> int:
+    edge_index = data.edge_index
+    return int(edge_index.shape[1]) if isinstance(edge_index, torch.Tensor) else 0
+
+
+def _widths(trainer: Trainer) -> list[int]:
+    """The number of features before and after every layer."""
+    settings, first = trainer.config.model, int(trainer.data.x.shape[1])
+    out = trainer.task.width(trainer.data, trainer.dataset.num_classes, settings.hidden)
+    return [first, *[settings.hidden] * (settings.layers - 1), max(1, int(out))]
+
+
+def _advice(trainer: Trainer) -> str:
+    settings = trainer.config
+    known = getattr(settings.train, "batch_size", None)
+    if known == 0:
+        return "train on mini-batches (--batch-size 1024), or lower model.hidden"
+    if known:
+        return "lower --batch-size, --fan-out or model.hidden"
+    return "lower model.hidden, model.layers or train.passes"

@@ -127,13 +127,20 @@ def _parts(data: Data) -> list[str] | None:
     return parts if any(parts) else None
 
 
+NAMES = {
+    "epistemic": "mutual information",
+    "aleatoric": "expected entropy",
+    "least_confidence": "probability of another class",
+}
+
+
 def _on_trust(trust: Trust) -> str:
-    by = trust.by.replace("_", " ")
+    by = NAMES.get(trust.by, trust.by)
     if trust.chosen_on == "these":
         return f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {by}."
     return (
-        f"Trusted is a {by} of at most {trust.threshold:.3g}, which keeps {trust.coverage:.0%} of "
-        f"the validation nodes; {trust.accuracy:.0%} of the kept ones were right."
+        f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
+        f"{trust.coverage:.0%} of the validation nodes, of which {trust.accuracy:.0%} were right."
     )
 
 

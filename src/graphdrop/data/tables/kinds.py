@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -78,15 +77,10 @@ def _asked(nodes: Table, name: str) -> Chosen:
 
 def kind_of(column: Column) -> Kind:
     """The kind of a column by its values."""
-    if column.numbers is not None:
-        return "empty" if np.isnan(column.numbers).all() else "number"
+    values, wrong = column.parsed
+    if wrong is None:
+        return "empty" if np.isnan(values).all() else "number"
     found = {text for text in column.text if text is not None}
-    numbers = [Column([text], decimal_comma=column.decimal_comma).number(0) for text in found]
-    if all(value is None or math.isnan(value) for value in numbers):
-        if all(value is not None for value in numbers):
-            return "empty"
-    elif None not in numbers:
-        return "number"
     filled = sum(text is not None for text in column.text)
     few = len(found) <= MOST_CATEGORIES and len(found) * REPEATS <= filled
     return "category" if few else "text"
@@ -95,21 +89,13 @@ def kind_of(column: Column) -> Kind:
 def numbers_of(table: Table, name: str, option: str = "features") -> NDArray[np.float64]:
     """A column as numbers, NaN where they are missing; an error names the line of any other."""
     column = table.column(name, option)
-    values = column.numbers
-    if values is None:
-        known = dict[str | None, float]()
-        values = np.empty(len(column))
-        for row, text in enumerate(column.text):
-            if text not in known:
-                value = column.number(row)
-                if value is None:
-                    remedy = f", or write {name}:category" if option == "features" else ""
-                    raise ValueError(
-                        f"{table.where(row)}: {name} is {str(text)[:40]!r}; it takes a number, or "
-                        f"nothing. Correct it{remedy}."
-                    )
-                known[text] = value
-            values[row] = known[text]
+    values, wrong = column.parsed
+    if wrong is not None:
+        remedy = f", or write {name}:category" if option == "features" else ""
+        raise ValueError(
+            f"{table.where(wrong)}: {name} is {str(column.text[wrong])[:40]!r}; it takes a number, "
+            f"or nothing. Correct it{remedy}."
+        )
     with np.errstate(over="ignore"):
         infinite = np.isinf(values.astype(np.float32))
     if infinite.any():

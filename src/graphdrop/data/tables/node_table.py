@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from graphdrop.data.tables.table import Table, listed, parsed
+from graphdrop.data.tables.table import Table, as_number, listed
 
 ID_NAMES = ("id", "node_id", "node", "nodeid", "name")
 LABEL_NAMES = ("label", "class", "y", "target")
@@ -75,8 +74,8 @@ def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
             f"label is {name!r}, which has {len(found)} different values in {filled} nodes of "
             f"{nodes.name}; it takes a column of classes. For numbers see docs/tasks.md."
         )
-    values = {text: parsed(text) for text in found}
-    if all(value is not None and math.isfinite(value) for value in values.values()):
+    values = {text: as_number(text) for text in found}
+    if None not in values.values():
         return tuple(sorted(found, key=lambda text: (values[text] or 0.0, text)))
     return tuple(sorted(found))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,17 @@ class Column:
             return self.text
         return [None if math.isnan(value) else _text(value) for value in self.numbers.tolist()]
 
-    def number(self, row: int) -> float | None:
-        """The value of one row as a number, NaN if it is missing, ``None`` if it is none."""
+    @cached_property
+    def parsed(self) -> tuple[NDArray[np.float64], int | None]:
+        """The values as numbers, NaN where they are missing, and the first row that has none."""
         if self.numbers is not None:
-            return float(self.numbers[row])
-        return parsed(self.text[row], decimal_comma=self.decimal_comma)
+            return self.numbers, None
+        comma = self.decimal_comma
+        known = {text: _number(text, decimal_comma=comma) for text in dict.fromkeys(self.text)}
+        wrong = {text for text, value in known.items() if value is None}
+        values = np.fromiter((known[text] or 0.0 for text in self.text), float, len(self.text))
+        first = next((row for row, text in enumerate(self.text) if text in wrong), None)
+        return values, first if wrong else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +72,24 @@ class Table:
         return self.columns[name]
 
 
-def parsed(text: str | None, *, decimal_comma: bool = False) -> float | None:
+def _number(text: str | None, *, decimal_comma: bool = False) -> float | None:
     """A cell as a number: NaN for a missing one, ``None`` for what is no number."""
-    if text is None or text.strip().lower() in MISSING:
+    if text is None:
         return math.nan
-    text = text.strip()
     if decimal_comma and text.count(",") == 1 and "." not in text:
         text = text.replace(",", ".")
-    if "_" in text:  # Python reads 1_000, and nobody else does
-        return None
     try:
         value = float(text)
     except ValueError:
-        return None
-    return None if math.isnan(value) else value
+        return math.nan if text.strip().lower() in MISSING else None
+    # Python reads 1_000, and nobody else does
+    return None if "_" in text else value
+
+
+def as_number(text: str) -> float | None:
+    """A finite number, or ``None``."""
+    value = _number(text)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def listed(names: Sequence[str] | Mapping[str, object], most: int = 12) -> str:

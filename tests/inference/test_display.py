@@ -1,9 +1,13 @@
 """A prediction says in short what it is, and where it is the least certain."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
+from graphdrop.inference.origin import Origin
 
 PROBABILITIES = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
 VOTES = torch.tensor([[1, 2, 0], [0, 3, 0], [0, 0, 3]])
@@ -44,3 +48,15 @@ def test_a_table_has_a_row_for_every_node() -> None:
     assert table["entropy"].tolist() == pytest.approx(PREDICTION.entropy.tolist())
     parts = table["expected_entropy"] + table["mutual_information"]
     assert parts.tolist() == pytest.approx(table["entropy"].tolist())
+
+
+def test_nodes_and_classes_are_called_by_their_names() -> None:
+    pytest.importorskip("pandas")
+    names = Names(ids=("ann", "<b>", "cleo", "dan"), classes=("x", "y", "z"))
+    rows = torch.tensor([3, 1, 0])
+    named = replace(PREDICTION, origin=Origin(rows=rows, names=names))
+    table = named.to_pandas()
+    assert table.index.tolist() == ["dan", "<b>", "ann"]
+    assert table["predicted"].tolist() == ["y", "y", "z"]
+    assert table.loc["<b>", "probability_y"] == pytest.approx(0.8)
+    assert "<td>&lt;b&gt;</td><td>y</td>" in named._repr_html_()

@@ -1,5 +1,6 @@
 """The report in a browser: it draws, answers to mouse and keys, and runs nothing from its data."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from contracts.chromium import Chromium, executable
 from contracts.small_runs import CLASSES, train, write_graph
 from graphdrop.config import settle
+from graphdrop.data.names import Names
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.nn.methods import Blueprint
 from graphdrop.report.collect import collect
@@ -219,4 +221,25 @@ def test_twenty_thousand_nodes_can_be_looked_at(browser, large):
     assert f"Node {chosen}" in text_of(browser, "#node")
     for _ in range(5):
         browser.run("zoomBy(1.2, canvases[0]); new Promise(requestAnimationFrame)")
+    assert browser.complaints() == []
+
+
+def test_nodes_and_classes_are_called_by_their_names(browser, made, tmp_path):
+    _, evidence, data = made
+    named = copy.copy(data)
+    ids = [f"paper {node}" for node in range(len(data.x))]
+    ids[3] = HOSTILE
+    named.names = Names(tuple(ids), tuple(f"field {c}" for c in range(CLASSES)))
+    write_report(tmp_path / "named.html", evidence, named)
+    browser.open(tmp_path / "named.html")
+    browser.run(
+        "(() => { const s = document.getElementById('node-number');"
+        f"s.value = {json.dumps(HOSTILE)}; s.dispatchEvent(new Event('change')); }})()"
+    )
+    shown = text_of(browser, "#node")
+    assert f"Node {HOSTILE}" in shown
+    assert f"field {int(data.y[3])}" in shown
+    assert "paper " in shown  # its neighbours
+    assert "field 0" in text_of(browser, "#classes")
+    assert browser.run("typeof window.hacked") == "undefined"
     assert browser.complaints() == []

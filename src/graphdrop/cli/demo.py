@@ -139,7 +139,8 @@ def _show(name: str, evidence: Sequence[RunEvidence], folder: Path) -> None:
         f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy.\n"
         f"ECE is the calibration error; chance alone gives about {_floor(folder):.3f} on these "
         "nodes. One seed is no evidence that one method is better.\n"
-        "Next: graphdrop train --dataset YOUR.npz --out runs/mine, then graphdrop report runs/mine."
+        "Next: graphdrop train --nodes YOUR.csv --edges YOUR.csv --label COLUMN --out runs/mine, "
+        "then graphdrop predict runs/mine -o answers.csv, graphdrop report runs/mine."
     )
 
 

@@ -184,15 +184,23 @@ class Predictive(Uncertainty):
         return most_uncertain(getattr(self, by), k)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A table with a row for every node: class, probabilities, entropy and its parts."""
+        """A table with a row for every node: class, probabilities, entropy and its parts.
+
+        Nodes and classes have their names where the data carries them (``data.names``).
+        """
+        origin, names = self.origin, self.origin.names
+        chosen = self.predicted
         return table(
             {
-                "predicted": self.predicted,
-                **{f"probability_{c}": p for c, p in enumerate(self.probabilities.t())},
+                "predicted": list(map(names.label, chosen.tolist())) if names.classes else chosen,
+                **{
+                    f"probability_{names.label(c)}": p for c, p in enumerate(self.probabilities.t())
+                },
                 "entropy": self.entropy,
                 "expected_entropy": self.expected_entropy,
                 "mutual_information": self.epistemic,
-            }
+            },
+            [origin.node(row) for row in range(len(chosen))] if names.ids else None,
         )
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -25,7 +25,9 @@ def most_uncertain(uncertainty: Tensor, k: int) -> Tensor:
     return uncertainty.argsort(descending=True, stable=True)[:k]
 
 
-def table(columns: Mapping[str, Tensor]) -> pandas.DataFrame:
+def table(
+    columns: Mapping[str, Tensor | Sequence[str]], ids: Sequence[str] | None = None
+) -> pandas.DataFrame:
     """Columns of one length as a pandas table, or an error that says how to get pandas."""
     try:
         frames = import_module("pandas")  # not installed with us
@@ -34,17 +36,22 @@ def table(columns: Mapping[str, Tensor]) -> pandas.DataFrame:
             "to_pandas() needs pandas, which is not installed: run `pip install pandas`"
         ) from error
     made: pandas.DataFrame = frames.DataFrame(
-        {name: column.cpu().numpy() for name, column in columns.items()}
+        {
+            name: column.cpu().numpy() if isinstance(column, Tensor) else list(column)
+            for name, column in columns.items()
+        },
+        index=None if ids is None else frames.Index(ids, name="id"),
     )
     return made
 
 
 def html_table(answer: Predictive) -> str:
     """The predictions of the least certain nodes as an HTML table."""
-    nodes = answer.most_uncertain(SHOWN)
+    nodes, origin = answer.most_uncertain(SHOWN), answer.origin
     probabilities = answer.probabilities.amax(1)
     rows = "".join(
-        f"<tr><td>{node}</td><td>{int(answer.predicted[node])}</td>"
+        f"<tr><td>{escape(origin.node(node))}</td>"
+        f"<td>{escape(origin.names.label(int(answer.predicted[node])))}</td>"
         f"<td>{float(probabilities[node]):.3f}</td><td>{float(answer.entropy[node]):.3f}</td></tr>"
         for node in nodes.tolist()
     )

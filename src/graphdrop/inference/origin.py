@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
+
+from graphdrop.data.names import Names
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,12 @@ class Origin:
     set_nodes: SetNodes | None = None
     same_graph: bool = True
     """Whether the graph is the one that ``set_nodes`` belong to."""
+    names: Names = field(default_factory=Names)
+    """The ids of all nodes of the graph, and the names of the classes."""
+
+    def node(self, row: int) -> str:
+        """The id of the node in a row of the prediction."""
+        return self.names.node(row if self.rows is None else int(self.rows[row]))
 
     @classmethod
     def of(cls, data: Any, rows: Tensor | None = None) -> Self:
@@ -77,6 +85,7 @@ class Origin:
             rows=rows,
             edge_index=edge_index,
             x=x if isinstance(x, Tensor) else None,
+            names=Names.of(data) if isinstance(x, Tensor) else Names(),
         )
 
 
@@ -103,7 +112,9 @@ class RawOutputs:
         logits, energy = ((sums / self.count).float() for sums in (self.logits, self.energy))
         if origin.rows is None and origin.edge_index is not None:
             if origin.nodes not in (None, len(logits)):
-                origin = Origin()  # outputs of graphs, not of their nodes
+                origin = Origin(
+                    names=Names(None, origin.names.classes)
+                )  # of graphs, not of their nodes
             else:
                 origin = replace(origin, nodes=len(logits))
         return replace(origin, logits=logits, energy=energy)

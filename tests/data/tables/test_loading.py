@@ -271,3 +271,16 @@ def test_a_folder_of_tables_is_a_dataset(tmp_path):
     dataset = load_dataset(tmp_path, split="random-fractions")
     assert dataset.name == tmp_path.name
     assert dataset.checksums.keys() == {"nodes.csv", "edges.csv"}
+
+
+def test_weights_of_repeated_edges_are_averaged(tmp_path):
+    edges = "src,dst,cost\na,b,1\nb,a,3\na,c,2.5\nc,c,9\n"
+    write(tmp_path, small(), edges)
+    data = load_tables(tmp_path, weight="cost", split="random-fractions").data
+    found = {tuple(pair): w for pair, w in zip(*_edges(data), strict=True)}
+    assert found == {(0, 1): 2.0, (1, 0): 2.0, (0, 2): 2.5, (2, 0): 2.5}
+    write(tmp_path, small(), "src,dst,cost\na,b,1\na,c,0\n")
+    with pytest.raises(ValueError, match=r"line 3: cost is 0\.0; a weight takes a number above 0"):
+        load_tables(tmp_path, weight="cost", split="random-fractions")
+    unread = load_tables(tmp_path, split="random-fractions")
+    assert "cost of the edges" in unread.notes[0]

@@ -15,7 +15,7 @@ function choose(v) {
 function showNode() {
   const v = view.chosen;
   if (v === null) {
-    byId("node").replaceChildren(make("h3", {}, "No node chosen"), make("p", { class: "soft" }, "Click a dot, type a node's number, or let the buttons above find a prediction worth a look."));
+    byId("node").replaceChildren(make("h3", {}, "No node chosen"), make("p", { class: "soft" }, `Click a dot, type a node's ${graph.ids ? "id" : "number"}, or let the buttons above find a prediction worth a look.`));
     return;
   }
   const around = neighboursOf(v);

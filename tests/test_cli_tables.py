@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from graphdrop import load_tables
 from graphdrop.cli import main
 from graphdrop.cli.sheet import harmless, shown, write_csv
 from graphdrop.config import Config, settle
 from graphdrop.experiments import keys
+from graphdrop.train.opening import schema_of
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "data"
 FEW = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
@@ -90,6 +92,12 @@ def test_another_graph_with_the_same_columns_is_predicted(run, trained, tmp_path
     code, _, said = run("predict", trained, "-o", tmp_path / "odd.csv", *words)
     assert code == 2
     assert "has no column pages; the model was trained with year, pages" in said
+
+
+def test_a_run_says_how_its_columns_became_features(trained):
+    schema = schema_of(trained)
+    assert schema == load_tables(EXAMPLE, label="paper_class", id="paper_id").schema
+    assert (schema.id, schema.label) == ("paper_id", "paper_class")
 
 
 def test_the_same_tables_elsewhere_are_the_same_graph(run, trained, tmp_path):

@@ -14,8 +14,8 @@ from graphdrop.data import Dataset, load_dataset
 from graphdrop.data.names import Names
 from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
-from graphdrop.train import inputs, provenance
-from graphdrop.train.checkpoint import load_with_header
+from graphdrop.train import inputs, provenance, tensor_file
+from graphdrop.train.checkpoint import BEST, load_with_header
 from graphdrop.train.folder import stored_config
 from graphdrop.train.records import ModelNote, header_note
 
@@ -72,6 +72,15 @@ def open_run(
             "features, edges, labels or split have changed"
         )
     return Opened(config, network, graph, header, same, notes)
+
+
+def schema_of(folder: str | Path) -> Schema:
+    """How the columns of tables became the features of a run; `apply_schema` takes it."""
+    path = Path(folder) / BEST
+    schema = Schema.from_json(header_note(ModelNote, tensor_file.read(path)[1], path).schema_)
+    if schema is None:
+        raise ValueError(f"{folder} was not trained on tables: give a run that was")
+    return schema
 
 
 def _settings(config: Config, data: Source | None) -> DataSettings | None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
-from graphdrop.data.tables import parquet_file
+from graphdrop.data.tables import apply_schema, parquet_file
 from graphdrop.data.tables.kinds import kind_of
 from graphdrop.data.tables.loading import read_table
 from graphdrop.data.tables.schema import Schema
@@ -264,6 +264,19 @@ def test_a_schema_comes_back_from_json_and_codes_what_it_never_saw():
     assert found.unknown == {"country": 1}
     assert float(found.x[0, -6:].sum()) == 0.0
     assert math.isclose(float(found.x[1, -6:].sum()), 1.0)
+
+
+def test_another_table_is_coded_as_the_first_was():
+    nodes, edges = (pandas.read_csv(EXAMPLE / f"{name}.csv") for name in ("nodes", "edges"))
+    dataset = from_pandas(nodes, edges, **OPTIONS)
+    data = apply_schema(dataset.schema, nodes.drop(columns="paper_class"), edges, id="paper_id")
+    assert torch.equal(data.x, dataset.data.x)
+    assert torch.equal(data.edge_index, dataset.data.edge_index)
+    assert data.names == dataset.data.names
+    assert not bool(data.test_mask.any())
+    labelled = apply_schema(dataset.schema, nodes, edges, id="paper_id")
+    assert torch.equal(labelled.y, dataset.data.y)
+    assert torch.equal(labelled.test_mask, dataset.data.y >= 0)
 
 
 def test_a_folder_of_tables_is_a_dataset(tmp_path):

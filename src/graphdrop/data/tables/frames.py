@@ -16,9 +16,11 @@ from graphdrop.util.memory import most_bytes
 if TYPE_CHECKING:
     import networkx
     import pandas
+    from torch_geometric.data import Data
 
     from graphdrop.data.dataset import Dataset
     from graphdrop.data.splits import Split
+    from graphdrop.data.tables.schema import Schema
 
 INDEX = "index"
 
@@ -60,11 +62,8 @@ def from_pandas(
         >>> dataset.data.names.classes, dataset.data.x.shape
         (('blue', 'red'), torch.Size([40, 1]))
     """
-    columns = {str(key): _from_series(values) for key, values in nodes.items()}
-    if id is None:
-        id = INDEX if INDEX not in columns else "node index"  # noqa: A001
-        columns = {id: _from_series(nodes.index.to_series())} | columns
-    options = TableOptions(label, id, features, split_column, weight, missing)
+    columns, own = _columns(nodes, id)
+    options = TableOptions(label, own, features, split_column, weight, missing)
     ends = {str(key): _from_series(values) for key, values in edges.items()}
     return _built(name, columns, ends, options, split=split, seed=seed)
 
@@ -118,6 +117,54 @@ def from_networkx(
         ends[weight] = _from_values([attributes.get(weight) for _, _, attributes in pairs])
     options = TableOptions(label, own, features, split_column, weight, missing)
     return _built(name, columns, ends, options, split=split, seed=seed)
+
+
+def apply_schema(
+    schema: Schema,
+    nodes: pandas.DataFrame,
+    edges: pandas.DataFrame,
+    *,
+    label: str | None = None,
+    id: str | None = None,  # noqa: A002
+    weight: str | None = None,
+) -> Data:
+    """Another graph for a model that was trained on tables, from pandas tables with its columns.
+
+    Numbers are scaled and categories coded as in training. Labelled nodes are test nodes.
+
+    Args:
+        schema: of the training graph, ``dataset.schema``; of a run,
+            ``graphdrop.train.opening.schema_of(folder)``.
+        nodes: a row for each node.
+        edges: a row for each edge, with the ids of its ends.
+        label: the column of classes, if there is one; by default that of the training graph.
+        id: the column of ids; ``None`` takes the index of ``nodes``.
+        weight: a column of the edges with weights.
+
+    Example:
+        >>> import pandas
+        >>> people = pandas.DataFrame({"age": range(40), "team": ["red", "blue"] * 20})
+        >>> friends = pandas.DataFrame({"from": range(39), "to": range(1, 40)})
+        >>> dataset = from_pandas(people, friends, label="team", split="random-fractions")
+        >>> apply_schema(dataset.schema, people[["age"]][:5], friends[:4]).x.shape
+        torch.Size([5, 1])
+    """
+    from graphdrop.data.tables.building import build_for  # noqa: PLC0415 - which needs datasets
+
+    columns, own = _columns(nodes, id)
+    options = TableOptions(label=label, id=own, weight=weight)
+    ends = {str(key): _from_series(values) for key, values in edges.items()}
+    first, second = Table("nodes", columns, len(nodes)), Table("edges", ends, len(edges))
+    return build_for(schema, first, second, options, most_bytes())[0]
+
+
+def _columns(nodes: pandas.DataFrame, own: str | None) -> tuple[dict[str, Column], str]:
+    """The columns of a table and the name of that with the ids, which may be its index."""
+    columns = {str(key): _from_series(values) for key, values in nodes.items()}
+    if own is not None:
+        return columns, own
+    own = INDEX if INDEX not in columns else "node index"
+    return {own: _from_series(nodes.index.to_series())} | columns, own
 
 
 def _built(

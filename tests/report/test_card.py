@@ -1,6 +1,7 @@
 """A model card says what the run's files say, and sharing sends them as they are."""
 
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -61,7 +62,7 @@ def test_a_run_that_is_shared_comes_back_bit_for_bit(trained, tmp_path, monkeypa
             assert (repo_id, exist_ok, private) == ("me/it", True, True)
 
         def upload_folder(self, *, repo_id, folder_path):
-            hub.shutil.copytree(folder_path, there)
+            shutil.copytree(folder_path, there)
             return "https://hub/me/it"
 
     def download(repo_id, filename, revision):
@@ -83,6 +84,9 @@ def test_without_the_hubs_package_the_error_says_what_to_install(trained, monkey
         hub.push_to_hub(trained, "me/it")
 
 
-def test_a_run_on_other_data_has_a_card_too(tmp_path):
-    graph = small_runs.write_graph(tmp_path / "mine.npz")
-    assert "# GCN-BBGDC on mine" in model_card(small_runs.train(tmp_path / "a", graph))
+def test_a_run_on_other_data_has_a_card_too_and_shares_no_paths(tmp_path):
+    run = small_runs.train(tmp_path / "a", small_runs.write_graph(tmp_path / "mine.npz"))
+    assert "# GCN-BBGDC on mine" in model_card(run)
+    assert str(tmp_path) in (run / "config.toml").read_text()
+    for path in hub.export(run, tmp_path / "shared").iterdir():  # no folder of this machine
+        assert str(tmp_path).encode() not in path.read_bytes()

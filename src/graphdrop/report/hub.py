@@ -9,7 +9,6 @@ the user's token by itself.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,9 @@ from typing import Any
 
 from torch import nn
 
+from graphdrop.config import Config, to_toml
 from graphdrop.report.card import model_card
+from graphdrop.train import tensor_file
 from graphdrop.train.checkpoint import BEST, load
 from graphdrop.train.folder import CONFIG, RESULT, stored_config
 
@@ -32,14 +33,27 @@ def export(run: str | Path, folder: str | Path) -> Path:
         folder: where to; it is made if it is not there.
     """
     run, folder = Path(run), Path(folder)
-    card, config = model_card(run), stored_config(run)
+    card, config = model_card(run), _without_paths(stored_config(run))
+    plain = config.model_dump(mode="json")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (BEST, CONFIG, RESULT):
-        shutil.copyfile(run / name, folder / name)
-    (folder / CARD).write_text(card, "utf-8")
-    settings = {"library_name": "graphdrop", **config.model_dump(mode="json")}
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    tensors, header = tensor_file.read(run / BEST)
+    tensor_file.write(folder / BEST, tensors, header | {"config": plain})
+    result = json.loads((run / RESULT).read_text("utf-8")) | {"config": plain}
+    for name, text in (
+        (CARD, card),
+        (CONFIG, to_toml(config)),
+        (RESULT, json.dumps(result, indent=2) + "\n"),
+        (SETTINGS, json.dumps({"library_name": "graphdrop", **plain}, indent=2) + "\n"),
+    ):
+        (folder / name).write_text(text, "utf-8")
     return folder
+
+
+def _without_paths(config: Config) -> Config:
+    """The same settings without the folders of this machine, which are nobody else's concern."""
+    names = {key: Path(getattr(config.data, key)).name for key in ("dataset", "edges")}
+    data = config.data.model_copy(update={**names, "root": ""})
+    return config.model_copy(update={"data": data})
 
 
 def push_to_hub(run: str | Path, repo_id: str, **options: Any) -> str:

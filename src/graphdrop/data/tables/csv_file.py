@@ -35,8 +35,8 @@ def read_csv(path: Path, most: int) -> Table:
             return _read(stream, head, path)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is not text in UTF-8 (byte {error.object[error.start]:#04x} at "
-            f"{error.start} of a part): save it as CSV in UTF-8"
+            f"{path} is not text in UTF-8 (it has a byte {error.object[error.start]:#04x}): save "
+            "it again, in a spreadsheet as CSV UTF-8"
         ) from error
     except csv.Error as error:
         raise ValueError(f"{path} is not a CSV file ({error}): save it as CSV in UTF-8") from error

@@ -39,7 +39,9 @@ def trusted(answer: Predictive, coverage: float = 0.9) -> Trust:
 
     The uncertainty is the one that found errors best in training (``reject_by``), or the entropy.
     The threshold is what keeps ``coverage`` of the validation nodes that the model carries; the
-    same rule holds for another graph, on which it may keep more or fewer.
+    same rule holds for another graph, on which it may keep more or fewer. A model carries the mean
+    probabilities of these nodes and not their samples: on another graph the entropy decides where
+    the mutual information would.
 
     Args:
         answer: what ``predict`` returned.
@@ -53,7 +55,9 @@ def trusted(answer: Predictive, coverage: float = 0.9) -> Trust:
     check_fraction(coverage, "coverage")
     by = answer.reject_by or "entropy"
     known = answer.origin.set_nodes
-    if known is None or (by not in FROM_PROBABILITIES and not answer.origin.same_graph):
+    if by not in FROM_PROBABILITIES and not answer.origin.same_graph:
+        by = "entropy"
+    if known is None:
         kept, threshold, by = answer.reject(coverage, by)
         return Trust(kept, by, threshold, coverage, "these", None)
     score, right = _validation(answer, known, by)

@@ -1,0 +1,57 @@
+"""An answer is trusted if it is as certain as a share of the validation nodes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphdrop.inference import Predictive
+from graphdrop.inference.origin import Origin, SetNodes
+from graphdrop.inference.trust import trusted
+
+
+def prediction(confidence: list[float], **origin: object) -> Predictive:
+    """Of two classes, the first with this probability."""
+    first = torch.tensor(confidence)
+    probabilities = torch.stack([first, 1 - first], 1)
+    nothing = torch.zeros_like(probabilities)
+    made = Predictive(probabilities, nothing, nothing[:, 0], nothing, 4, reject_by="entropy")
+    return replace(made, origin=Origin(**origin))
+
+
+VALIDATION = [0.9, 0.8, 0.7, 0.95]
+KNOWN = SetNodes(
+    nodes=torch.tensor([0, 1, 2, 3]),
+    labels=torch.tensor([0, 0, 1, 0]),
+    probabilities=prediction(VALIDATION).probabilities,
+    held_out=False,
+    calibrated=True,
+)
+
+
+def test_the_threshold_keeps_a_share_of_the_validation_nodes():
+    answer = prediction([*VALIDATION, 0.85, 0.75, 0.6], set_nodes=KNOWN)
+    rule = trusted(answer, 0.75)
+    assert rule.trusted.tolist() == [True, True, False, True, True, False, False]
+    assert (rule.by, rule.chosen_on, rule.accuracy) == ("entropy", "validation", 1.0)
+    assert rule.threshold == pytest.approx(float(answer.entropy[1]))
+    assert trusted(answer, 1.0).accuracy == 0.75
+
+
+def test_on_another_graph_the_threshold_stays():
+    for confidence, expected in (([0.99, 0.9], [True, True]), ([0.6, 0.5], [False, False])):
+        answer = prediction(confidence, set_nodes=KNOWN, same_graph=False)
+        assert trusted(answer, 0.75).trusted.tolist() == expected
+        by_samples = trusted(replace(answer, reject_by="epistemic"), 0.75)
+        assert (by_samples.by, by_samples.trusted.tolist()) == ("entropy", expected)
+
+
+def test_without_validation_nodes_a_share_of_the_rows_is_kept():
+    rule = trusted(prediction([0.9, 0.6, 0.8, 0.7]), 0.5)
+    assert rule.trusted.tolist() == [True, False, True, False]
+    assert (rule.chosen_on, rule.accuracy) == ("these", None)
+
+
+def test_a_coverage_is_a_share():
+    with pytest.raises(ValueError, match="coverage"):
+        trusted(prediction([0.9]), 1.5)

@@ -18,7 +18,7 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo browser test test-slow lint format bench docs constraints clean
+.PHONY: help demo browser test test-slow lint format bench bench-scale docs constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -55,6 +55,9 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 bench: $(VENV)/.dev  ## measure every benchmark against its peer, full size
 	@if [ -f benchmarks/run.py ]; then $(BIN)/python benchmarks/run.py $(ARGS); \
 	else echo "There are no benchmarks yet: benchmarks/run.py does not exist."; fi
+
+bench-scale: $(VENV)/.dev  ## measure large graphs: minutes each, 31 GB of disk for a while
+	@$(BIN)/python benchmarks/bench_scale_memory.py $(ARGS)
 
 docs: $(VENV)/.docs  ## build the documentation into site/, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -151,7 +151,7 @@ def test_layerwise_preprocesses_rows_as_the_model_does(features: Any) -> None:
 def test_samples_that_do_not_fit_side_by_side_are_computed_in_groups(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(states, "FOLDER_BYTES", 2 * 3 * 4 * NODES * 16)
+    monkeypatch.setattr(states, "FOLDER_BYTES", (2 * 2 + 1) * 4 * NODES * 16)
     model = GCN(FEATURES, 16, 3, 4, GraphDropConnect(0.3), seed=1)
     assert_same(model, some_graph())
     whole = predict(model, some_graph(), 5, seed=3)

@@ -144,8 +144,8 @@ def _of_batches(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int)
         rows = min(n, rows + sampled)
         batch += 3 * FLOAT * rows * width + 2 * EDGE_BYTES * sampled
     widest = max(widths[1:])
-    at_once = min(trainer.config.train.samples, states.States(n).at_once(widest, 3))
-    hidden = 3 * FLOAT * n * widest * max(1, at_once) + states.CHUNK_BYTES * 3
+    at_once = min(trainer.config.train.samples, states.States(n).at_once(2 * widest, widest))
+    hidden = (2 * at_once + 1) * FLOAT * n * widest + states.CHUNK_BYTES * 3
     edges = EDGE_BYTES * e + SORT_BYTES * e
     return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
 

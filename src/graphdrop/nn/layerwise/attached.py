@@ -70,7 +70,7 @@ class LayerwiseModel:
         """The outputs `[rows, out]` of several draws, one by one."""
         draws = iter(draws)
         widest = max(getattr(self.handle.model, "hidden_channels", 0), 1)
-        step = min(TOGETHER, self.states.at_once(widest, len(self.stages[0].reads) + 1))
+        step = min(TOGETHER, self.states.at_once(2 * widest))
         while group := list(islice(draws, step)):
             self._check(group)
             modes = predicting(self.handle.model, dropout=False, batch_statistics=False)

@@ -68,6 +68,16 @@ def drops_features(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
     )
 
 
+def terms_width(
+    layer: SampledGCNConv, graph: Graph, passes: Sequence[LayerPass], *, first: bool
+) -> int:
+    """How many numbers of a node `prepare` stores; 0 if it hands on the layer's input."""
+    if transforms_first(layer, graph, passes, first=first):
+        parts = layer.in_channels if _pairs(layer, passes) else blocks_of(layer, passes)
+        return parts * layer.out_channels
+    return layer.in_channels if drops_features(layer, passes) else 0
+
+
 def prepare(
     layer: SampledGCNConv, graph: Graph, x: State, passes: Sequence[LayerPass], states: States
 ) -> Prepared:

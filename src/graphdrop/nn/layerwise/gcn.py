@@ -162,15 +162,20 @@ class LayerwiseGCN:
 
     def _at_once(self, passes: list[list[LayerPass]]) -> int:
         """How many samples are computed side by side: 1 if the kernel cannot."""
-        convs, live = self.convs, 3
-        if self.between.jk in ("cat", "max"):
-            live = max(live, len(convs))
-        for layer, own in zip(convs, passes, strict=True):
+        needed, shared, kept = 0, 0, 0
+        last = len(self.convs) - 1
+        for number, (layer, own) in enumerate(zip(self.convs, passes, strict=True)):
             masks = convolution.masks_of_sum(layer, own)
             like = layer.weight.new_empty(1, layer.in_channels)
             if masks is not None and not stackable(self.graph, like, masks):
                 return 1
-        widest = max(layer.out_channels for layer in convs)
-        if convolution.drops_features(convs[0], passes[0]):
-            widest = max(widest, convs[0].in_channels)
-        return self.states.at_once(widest, live)
+            terms = convolution.terms_width(layer, self.graph, own, first=number == 0)
+            if number == 0 and not convolution.drops_features(layer, own):
+                shared, terms = terms, 0
+            before = layer.in_channels if number else 0
+            after = layer.out_channels if number < last else self.between.out_channels
+            needed = max(needed, kept + before + terms + after)
+            if self.between.jk in ("cat", "max") or (number and self.between.residual == INITIAL):
+                kept += before
+        most, count = self.states.at_once(needed, shared), len(passes[0])
+        return -(-count // -(-count // most))  # groups of equal sizes

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphdrop.kernels.buffers import empty
 
-MEMORY_BYTES, FOLDER_BYTES = 2 << 30, 8 << 30
+MEMORY_BYTES, FOLDER_BYTES = 3 << 30, 8 << 30
 """Samples are computed side by side while their hidden states fit so many bytes."""
 CHUNK_BYTES = 1 << 26
 """Rows are computed together while their outputs fit so many bytes."""
@@ -59,10 +59,16 @@ class States:
             kind = torch.empty(0, dtype=self.dtype).numpy().dtype
             return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))
 
-    def at_once(self, width: int, live: int) -> int:
-        """How many samples fit side by side, if so many states of this width live at once."""
+    def at_once(self, width: int, shared: int = 0) -> int:
+        """How many samples fit side by side.
+
+        Args:
+            width: how many numbers a node has in a sample, in all states that live at once.
+            shared: how many it has in states that samples share.
+        """
         limit = MEMORY_BYTES if self.folder is None else FOLDER_BYTES
-        return max(1, limit // max(1, self.dtype.itemsize * self.nodes * width * live))
+        each = self.dtype.itemsize * max(1, self.nodes)
+        return max(1, (limit - each * shared) // (each * max(1, width)))
 
     def rows_at_once(self, width: int) -> int:
         """How many rows of so many numbers are computed at once."""

@@ -16,6 +16,7 @@ from contracts.single_layers import one_pass
 from contracts.small_runs import CLASSES, NODES, train, write_graph
 from graphdrop import GCN, metrics
 from graphdrop.graph import Graph
+from graphdrop.report import html
 from graphdrop.report.collect import MEANS, _course, _smoothing
 from graphdrop.report.html import embedded, packed, page, run_names, write_report
 from graphdrop.report.runs import gather
@@ -85,6 +86,25 @@ def test_every_node_has_its_prediction(runs):
     pairs = {tuple(sorted(edge)) for edge in data.edge_index.T.tolist()}
     assert {tuple(pair) for pair in unpacked(graph["pairs"]).reshape(-1, 2).tolist()} == pairs
     assert shown["dataset"]["edges"] == len(pairs)
+
+
+def test_a_large_graph_is_shown_by_some_of_its_nodes(runs, monkeypatch):
+    monkeypatch.setattr(html, "MOST_NODES", 40)
+    monkeypatch.setattr(html, "SAMPLED_NODES", 10)
+    evidence, data = runs
+    shown = content(page(evidence, data))
+    graph = shown["graph"]
+    nodes = np.array([int(name) for name in graph["ids"]])
+    assert shown["dataset"]["nodes"] == NODES  # and scores are of all
+    assert len(nodes) <= 40
+    assert (unpacked(graph["label"]) == data.y.numpy()[nodes]).all()
+    assert (unpacked(graph["part"]) == 3).sum() >= 10
+    pairs = nodes[unpacked(graph["pairs"]).reshape(-1, 2)]
+    edges = {tuple(edge) for edge in data.edge_index.T.tolist()}
+    assert len(pairs)
+    assert all(tuple(pair) in edges for pair in pairs.tolist())
+    for run, one in zip(shown["runs"], evidence, strict=True):
+        assert (unpacked(run["entropy"]) == one.prediction.entropy.numpy()[nodes]).all()
 
 
 def test_the_course_of_training_is_that_of_the_metrics(runs):

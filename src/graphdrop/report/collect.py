@@ -31,6 +31,8 @@ AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 THRESHOLDS = [number / 100 for number in range(101)]
 POINTS = 400
 """The approximate largest number of points of a curve."""
+LARGE_NODES = 200_000
+"""Beyond so many nodes a graph is predicted layer by layer, and its hidden layers not measured."""
 MEANS = 100
 """The approximate number of means to which the terms of the loss are averaged."""
 
@@ -82,14 +84,14 @@ def collect(
         data: its graph.
         header: what the file of the network says about it.
     """
-    prediction = predict(model, data)
+    prediction = _predicted(model, data)
     decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
     scores = evaluation.score(_of_rows(prediction, test), labels, config)
     uncalibrated = None
     if prediction.calibrated:
-        raw = predict(model, data, rows=test, calibrator=None)
+        raw = _predicted(model, data, rows=test, calibrator=None)
         uncalibrated = evaluation.score(raw, labels, config)
     bins = metrics.reliability(probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
@@ -116,6 +118,19 @@ def collect(
         data_files=result.data.files,
         seconds=result.seconds,
     )
+
+
+def _predicted(model: nn.Module, data: Data, **options: Any) -> Predictive:
+    """The prediction, of a large graph layer by layer if the network has such passes."""
+    if len(data.x) > LARGE_NODES:
+        try:
+            answer: Predictive = predict(model, data, layerwise=True, **options)
+            return answer
+        except ValueError as error:
+            if "layerwise" not in str(error):
+                raise
+    whole: Predictive = predict(model, data, **options)
+    return whole
 
 
 def _of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
@@ -176,7 +191,7 @@ def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
     """Over-smoothing metrics of the output of every hidden layer, in one prediction pass."""
     values: dict[str, list[Tensor]] = {name: [] for name in SMOOTHING}
     source, destination = data.edge_index
-    if bool((source != destination).any()):
+    if len(data.x) <= LARGE_NODES and bool((source != destination).any()):
         with layer_inputs(sampled(model)) as outputs:
             predict(model, data, 1)
         for output in outputs:

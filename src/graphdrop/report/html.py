@@ -30,6 +30,8 @@ from graphdrop.train.evaluation import METRICS
 from graphdrop.util.files import replace_file
 
 SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
+MOST_NODES, SAMPLED_NODES = 30_000, 3_000
+"""A larger graph is shown by so many nodes, around so many test nodes."""
 LARGEST = 65535
 """The number of steps in which probabilities and positions are stored."""
 
@@ -53,13 +55,14 @@ def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
     _check(runs)
     names = run_names([run.folder for run in runs])
     name = dataset_name(runs[0])
+    shown = shown_nodes(data)
     content = {
         "command": command,
         "dataset": _dataset(runs[0], data, name),
-        "graph": _graph(data),
+        "graph": _graph(data, shown),
         "metrics": _metrics(runs),
         "differences": _differences(runs),
-        "runs": [_run(run, label) for run, label in zip(runs, names, strict=True)],
+        "runs": [_run(run, label, shown) for run, label in zip(runs, names, strict=True)],
     }
     files = resources.files(__package__) / "page"
     read = {n: (files / n).read_text("utf-8") for n in ("page.html", "style.css", *SCRIPTS)}
@@ -147,12 +150,44 @@ def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
 
 def _pairs(data: Data) -> NDArray[np.int64]:
     """Every edge between two nodes once, `[m, 2]`."""
-    edges = np.sort(data.edge_index.numpy().T, axis=1)
-    unique: NDArray[np.int64] = np.unique(edges[edges[:, 0] < edges[:, 1]], axis=0)
-    return unique
+    first, second = data.edge_index.numpy()
+    low, high, nodes = np.minimum(first, second), np.maximum(first, second), max(1, len(data.y))
+    number = np.unique((low * nodes + high)[low < high])
+    return np.stack([number // nodes, number % nodes], 1)
 
 
-def _graph(data: Data) -> dict[str, Any]:
+def shown_nodes(data: Data) -> Tensor | None:
+    """The nodes of the picture: some test nodes and what they are joined to; None for all."""
+    nodes = len(data.y)
+    if nodes <= MOST_NODES:
+        return None
+    source, destination = data.edge_index
+    order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0))
+    first = order[data.test_mask[order]][:SAMPLED_NODES] if data.test_mask.any() else order
+    shown = torch.zeros(nodes, dtype=torch.bool)
+    shown[first[:SAMPLED_NODES]] = True
+    around = source[shown[destination]].unique()
+    around = around[~shown[around]][: MOST_NODES - int(shown.sum())]
+    shown[around] = True
+    return shown.nonzero().flatten()
+
+
+def _part(data: Data, shown: Tensor) -> Data:
+    """The nodes that are shown, and the edges between them."""
+    number = torch.full((len(data.y),), -1)
+    number[shown] = torch.arange(len(shown))
+    ends = number[data.edge_index]
+    part = Data(edge_index=ends[:, (ends >= 0).all(0)], y=data.y[shown])
+    for name in ("train_mask", "val_mask", "test_mask"):
+        part[name] = data[name][shown]
+    return part
+
+
+def _graph(data: Data, shown: Tensor | None) -> dict[str, Any]:
+    ids = Names.of(data).ids
+    if shown is not None:
+        ids = tuple(str(v) if ids is None else ids[v] for v in shown.tolist())
+        data = _part(data, shown)
     nodes = len(data.y)
     pairs = _pairs(data)
     place = torch.from_numpy(layout(pairs.T, nodes))
@@ -164,7 +199,7 @@ def _graph(data: Data) -> dict[str, Any]:
         "pairs": packed(pairs, "uint16" if nodes <= LARGEST else "uint32"),
         "label": packed(data.y, "int16"),
         "part": packed(part, "uint8"),
-        "ids": Names.of(data).ids,
+        "ids": ids,
     }
 
 
@@ -179,8 +214,12 @@ def _differences(runs: Sequence[RunEvidence]) -> list[list[str]]:
     return rows
 
 
-def _run(run: RunEvidence, name: str) -> dict[str, Any]:
+def _run(run: RunEvidence, name: str, shown: Tensor | None) -> dict[str, Any]:
     config, prediction = run.config, run.prediction
+
+    def of(values: Tensor) -> Tensor:
+        return values if shown is None else values[shown]
+
     return {
         "name": name,
         "folder": str(run.folder),
@@ -204,10 +243,10 @@ def _run(run: RunEvidence, name: str) -> dict[str, Any]:
         "pavpu": run.pavpu,
         "risk": run.risk,
         "smoothing": run.smoothing,
-        "predicted": packed(run.decided, "uint16"),
-        "probability": _fractions(prediction.probabilities),
-        "entropy": packed(prediction.entropy, "float32"),
-        "epistemic": packed(prediction.epistemic, "float32"),
-        "sets": None if run.sets is None else packed(run.sets.members, "uint8"),
+        "predicted": packed(of(run.decided), "uint16"),
+        "probability": _fractions(of(prediction.probabilities)),
+        "entropy": packed(of(prediction.entropy), "float32"),
+        "epistemic": packed(of(prediction.epistemic), "float32"),
+        "sets": None if run.sets is None else packed(of(run.sets.members), "uint8"),
         "sets_approximate": run.sets is None or run.sets.approximate,
     }

@@ -1,6 +1,6 @@
 // The graph on canvases, one per run: moved, zoomed and searched together.
 
-const nodes = dataset.nodes;
+const nodes = graph.part.length; // of the picture: a sample of a large graph
 const LEVELS = 8;
 const view = { zoom: 1, x: 0, y: 0, chosen: null, hovered: null, hidden: new Set(), colour: "predicted", fade: "entropy", errors: false };
 const canvases = [];

@@ -15,7 +15,7 @@ const COLUMNS = [
 function heading() {
   const count = (value) => value.toLocaleString("en");
   byId("title").textContent = dataset.title;
-  byId("lead").textContent = `${runs.length === 1 ? "A network" : `${runs.length} networks`}, the uncertainty of ${runs.length === 1 ? "its" : "their"} predictions, and the graph they were made on: ${count(dataset.nodes)} nodes, ${count(dataset.edges)} edges, ${count(dataset.features)} features, ${dataset.classes} classes.`;
+  byId("lead").textContent = `${runs.length === 1 ? "A network" : `${runs.length} networks`}, the uncertainty of ${runs.length === 1 ? "its" : "their"} predictions, and the graph they were made on: ${count(dataset.nodes)} nodes, ${count(dataset.edges)} edges, ${count(dataset.features)} features, ${dataset.classes} classes.${nodes < dataset.nodes ? ` The picture and the list of nodes show ${count(nodes)} of them: some test nodes and what they are joined to. Scores and curves are of all.` : ""}`;
   byId("runs").append(...runs.map((run, k) => make("li", {}, sample(k), make("strong", {}, run.name), make("span", { class: "soft" }, `${run.method}, ${run.layers} layers, seed ${run.seed}`))));
 }
 

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -193,23 +192,3 @@ def test_a_shell_can_complete_words(run, monkeypatch, words, wanted):
     code, printed, _ = run()
     assert code == 0
     assert wanted in printed
-
-
-def lines_of(page: str) -> list[list[str]]:
-    """The words of every line of a page's shell blocks that reads the example's tables."""
-    text = (EXAMPLE.parents[1] / page).read_text("utf-8")
-    blocks = re.findall(r"^```bash\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    block = "".join(one for one in blocks if "examples/data" in one).replace("\\\n", " ")
-    lines = [line.partition(" | ")[0] for line in block.splitlines()]
-    return [shlex.split(line, comments=True)[1:] for line in lines]
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/own-data.md", "docs/cli.md"])
-def test_the_lines_of_a_page_run_as_they_stand(page, run, tmp_path, monkeypatch):
-    (tmp_path / "examples").symlink_to(EXAMPLE.parent)
-    monkeypatch.chdir(tmp_path)
-    lines = lines_of(page)
-    assert lines
-    for words in lines:
-        code, _, said = run(*words, *(FEW if words[0] == "train" else []))
-        assert code == 0, said

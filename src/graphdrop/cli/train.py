@@ -90,6 +90,17 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(help="Largest number of epochs.", show_default="2000")
     ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Training nodes of a mini-batch; 0 for all.", show_default="0"),
+    ] = None,
+    fan_out: Annotated[
+        str | None,
+        typer.Option(
+            help="Edges into a node that a mini-batch samples, per layer; -1 for all.",
+            show_default="15,10,5",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of weights and masks.", show_default="0")
     ] = None,
@@ -170,7 +181,7 @@ def train(
             split=split,
         ),
         "model": {"method": method, "architecture": architecture, "layers": layers},
-        "train": {"epochs": epochs},
+        "train": {"epochs": epochs, "batch_size": batch_size, "fan_out": fan_out},
     }
     given = {
         name: {key: value for key, value in section.items() if value is not None}

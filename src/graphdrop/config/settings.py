@@ -6,9 +6,17 @@ what other methods, datasets and depths set differently, and `Config` fills it i
 Whatever is given wins.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from graphdrop.config import names, problems
 from graphdrop.config.names import Architecture
@@ -189,6 +197,17 @@ class TrainSettings(Section):
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Exponential moving average (EMA) of the weights: its decay per step. The averaged weights are
     evaluated and kept; 0 for no average."""
+    batch_size: Annotated[int, Field(ge=0)] = 0
+    """Mini-batches: number of training nodes of a step; 0 takes all of them, full batch."""
+    fan_out: str = "15,10,5"
+    """Mini-batches: how many edges into a node are sampled, one number per layer from the last
+    layer to the first, -1 for all; the last number counts for further layers."""
+    sampler: Literal["neighbor", "labor"] = "neighbor"
+    """Mini-batches: whether every node samples its own edges, or all nodes of a layer share one
+    draw per source (LABOR), which gives batches with fewer nodes."""
+    importance: bool = True
+    """Mini-batches: whether a sampled edge counts for those left out, so that sums over neighbors
+    are unbiased; otherwise the mean over the sampled ones is taken."""
     evaluate_every: Count = 10
     """Epochs from one evaluation on the validation nodes to the next."""
     samples: Count = 20
@@ -204,6 +223,16 @@ class TrainSettings(Section):
     """Time from one checkpoint to the next; 0 writes one after every epoch."""
     tensorboard: bool = False
     """Whether the metrics are also written for TensorBoard, which must be installed."""
+
+    @field_validator("fan_out")
+    @classmethod
+    def _check_fan_out(cls, given: str) -> str:
+        if not re.fullmatch(r"(-1|[1-9]\d*)(,(-1|[1-9]\d*))*", given):
+            raise ValueError(
+                f"train.fan_out is {given!r}; it takes numbers of at least 1, or -1 for all, "
+                'separated by commas, such as "15,10,5"'
+            )
+        return given
 
 
 class PredictSettings(Section):

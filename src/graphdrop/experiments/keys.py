@@ -32,7 +32,14 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "",
     ),
     "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
-    "train": {"passes": 1, "average": 0.0},
+    "train": {
+        "passes": 1,
+        "average": 0.0,
+        "batch_size": 0,
+        "fan_out": "15,10,5",
+        "sampler": "neighbor",
+        "importance": True,
+    },
     "predict": {"dropout": True, "calibration": "none"},
 }
 

@@ -26,9 +26,9 @@ MOST_PARTS = 8
 Method = Literal["neighbor", "labor"]
 
 
-def random_order(count: int, seed: int, epoch: int) -> NDArray[Any]:
-    """A random order of so many things, another one in every epoch."""
-    key = [word & MASK64 for word in stream_key(seed, epoch, ORDER_STREAM).tolist()]
+def random_order(count: int, seed: int, epoch: int, which: int = 0) -> NDArray[Any]:
+    """A random order of so many things, another one in every epoch; `which` of several."""
+    key = [word & MASK64 for word in stream_key(seed, epoch, ORDER_STREAM, which).tolist()]
     return np.random.Generator(np.random.Philox(key=key)).permutation(count)
 
 

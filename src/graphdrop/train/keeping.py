@@ -68,6 +68,25 @@ def restore(trainer: Trainer, path: Path) -> None:
     trainer.selection = Selection(**dict(note.selection))
 
 
+def share(trainer: Trainer) -> None:
+    """Give all ranks the state of the first one, which has read the checkpoint."""
+    average = trainer.average
+    state = {
+        "model": trainer.model.state_dict(),
+        "optimizer": checkpoint.optimizer_state(trainer.optimizer),
+        "average": average.state_dict() if average is not None else {},
+    }
+    counts = trainer.epoch, trainer.finished, trainer.seconds, trainer.selection
+    state, counts = trainer.ranks.tell((state, counts))
+    if trainer.ranks.first:
+        return
+    checkpoint.load_state(trainer.model, state["model"])
+    checkpoint.restore_optimizer(trainer.optimizer, state["optimizer"])
+    if average is not None:
+        average.load_state_dict(state["average"])
+    trainer.epoch, trainer.finished, trainer.seconds, trainer.selection = counts
+
+
 def conclude(trainer: Trainer, path: Path, result: Result) -> None:
     """Write the result of a run and its selected, calibrated model."""
     about = origin(trainer)

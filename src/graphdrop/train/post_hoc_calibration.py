@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphdrop.inference import Calibrator, Predictive
 from graphdrop.inference.calibration import (
@@ -21,10 +22,10 @@ from graphdrop.inference.calibration import (
 )
 from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.origin import Origin, SetNodes
-from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_floor
 from graphdrop.train.evaluation import error_auroc
+from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples
 
@@ -87,9 +88,20 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         epochs=trainer.config.train.epochs,
         ece=getattr(found["test"], "ece", 0.0),
         floor=floor,
-        x=trainer.inputs.x,
+        x=_some_features(trainer),
     )
     return found
+
+
+def _some_features(trainer: Trainer) -> Tensor:
+    """Features as the network reads them: of all nodes, or with mini-batches of training nodes."""
+    if trainer.batches is None:
+        x: Tensor = trainer.inputs.x
+        return x
+    rows = trainer.rows["train"][:SET_NODES]
+    part = Data(x=trainer.data.x[rows])
+    some: Tensor = trainer.engine.defaults.inputs(part).x
+    return some
 
 
 SET_NODES = 2000
@@ -164,9 +176,7 @@ def _fit(
 @torch.no_grad()
 def _surroundings(trainer: Trainer) -> Surroundings:
     """The training graph with the mean logits of all of its nodes."""
-    engine = trainer.engine
-    draws = draws_of(settled(engine), PREDICTION_STEP)
-    logits = mean_of(engine.samples(trainer.inputs, draws, None))
+    logits = mean_of(predictive_samples(trainer, None))
     return Surroundings(logits, trainer.data.edge_index, train=trainer.rows["train"])
 
 

@@ -63,6 +63,15 @@ class Progress:
             self._printed = time.monotonic()
             self.say(f"epoch {line['epoch']} of {self._epochs}: {self._note}")
 
+    def batch(self, epoch: int, number: int, count: int) -> None:
+        """Show that a mini-batch of an epoch is done."""
+        if self._bar is not None:
+            done = epoch - 1 + number / count
+            self._bar.update(self._bar.task_ids[0], completed=done)
+        elif time.monotonic() - self._printed >= LINE_SECONDS:
+            self._printed = time.monotonic()
+            self.say(f"epoch {epoch} of {self._epochs}: batch {number} of {count}")
+
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""
         self._console.print(text, soft_wrap=True)
@@ -90,7 +99,17 @@ class Silent(Progress):
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:
         """Nothing."""
 
+    def batch(self, epoch: int, number: int, count: int) -> None:
+        """Nothing."""
+
     def note(self, text: str) -> None:
+        """Nothing."""
+
+
+class Mute(Silent):
+    """No display and no messages, for all ranks but the first."""
+
+    def say(self, text: str) -> None:
         """Nothing."""
 
 

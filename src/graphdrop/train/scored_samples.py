@@ -14,13 +14,8 @@ from torch import Tensor
 
 from graphdrop.inference.calibration import Calibrator, Samples, from_json
 from graphdrop.inference.calibration.base import KEPT_NUMBERS
-from graphdrop.inference.predictive import (
-    PREDICTION_STEP,
-    draws_of,
-    origin_of,
-    settled,
-    summarised,
-)
+from graphdrop.inference.predictive import origin_of, settled, summarised
+from graphdrop.train.predicting import predictive_samples
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
@@ -52,9 +47,8 @@ class ScoredSamples:
 
     @torch.no_grad()
     def _draw(self, rows: Tensor) -> Iterator[Tensor]:
-        trainer, engine = self.trainer, self.trainer.engine
-        task, draws = trainer.task, draws_of(settled(engine), PREDICTION_STEP)
-        for out in engine.samples(trainer.inputs, draws, rows if task.of_nodes else None):
+        trainer, task = self.trainer, self.trainer.task
+        for out in predictive_samples(trainer, rows if task.of_nodes else None):
             yield out if task.of_nodes else task.decode(out, rows)
 
     def of(self, rows: Tensor) -> Samples:

@@ -59,6 +59,10 @@ class Task(ABC):
             'classes: set it to "none"'
         )
 
+    def total_weight(self, targets: Tensor) -> float:
+        """The sum of the weights of these targets, by which `loss` divides."""
+        return float(len(targets))
+
     def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:  # noqa: ARG002
         """Outputs of nodes to outputs of targets; ``rows`` selects the targets of one part."""
         return outputs
@@ -81,6 +85,12 @@ class Classes(Task):
         count = targets.bincount().clamp_min(1).float()
         weight = count.sum() / (len(count) * count)
         return Classes(weight)
+
+    def total_weight(self, targets: Tensor) -> float:
+        """The number of targets, or the sum of the weights of their classes."""
+        if self.weight is None:
+            return float(len(targets))
+        return float(self.weight.double()[targets].sum())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy."""

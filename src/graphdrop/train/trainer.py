@@ -4,9 +4,11 @@
 
     Trainer(Config(model={"method": "GCN-BBGDC"}), load_dataset("cora"), "runs/a").fit()
 
-Training is full batch: every epoch is one step of Adam on all training nodes, computed on their
-receptive field. Torch's generator is not used: initial weights depend on the seed, and every mask
-on the seed and the step. A resumed run therefore has the same result as an uninterrupted one.
+By default training is full batch: every epoch is one step of Adam on all training nodes, computed
+on their receptive field. With `train.batch_size` there is a step for every mini-batch (`batches`),
+and processes that `torchrun` started share the batches (`ranks`). Torch's generator is not used:
+initial weights depend on the seed, and every mask on the seed and the step. A resumed run therefore
+has the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,23 +27,25 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.estimators import Estimator
-from graphdrop.inference import Calibrator, Predictive, predict
+from graphdrop.inference import Calibrator, Predictive
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
-from graphdrop.nn.sampled import Estimate, SampledModel, sampled
-from graphdrop.samplers import Draw
-from graphdrop.train import auto, checkpoint, folder, inputs, keeping, provenance
+from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.train import auto, checkpoint, folder, inputs, keeping, predicting, provenance
+from graphdrop.train.batches import Step
 from graphdrop.train.callbacks import Callback, TensorBoard
-from graphdrop.train.consistency_loss import check_consistency, consistency_loss
+from graphdrop.train.consistency_loss import check_consistency
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
 from graphdrop.train.journal import Journal
 from graphdrop.train.memory_estimate import check_memory
 from graphdrop.train.objective import Objective
 from graphdrop.train.post_hoc_calibration import keep_set_nodes, score_calibrated
-from graphdrop.train.progress import Progress
+from graphdrop.train.progress import Mute, Progress
+from graphdrop.train.ranks import Ranks
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.scored_samples import ScoredSamples
 from graphdrop.train.selection import Selection, tempered_nll
+from graphdrop.train.step_loss import mini_batches, step_loss
 from graphdrop.train.tasks import Task, task_of, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
 from graphdrop.util.locks import folder_lock
@@ -98,14 +103,17 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         config, dataset = inputs.dataset_for(config, data, task)
-        self.progress = progress or Progress()
-        stored = folder.opened(run_folder, resume=resume)
+        self.ranks = ranks = Ranks()
+        self.progress = (progress or Progress()) if ranks.first else Mute()
+        stored = ranks.tell(folder.opened(run_folder, resume=resume) if ranks.first else None)
+        if not ranks.first:  # which writes nothing
+            run_folder, callbacks = None, ()
         config = auto.chosen(config, dataset, stored, self.progress, own=model is not None)
         self.config, self.dataset = config, dataset
         self.fingerprint = provenance.fingerprint(dataset.data)
         self.data = dataset.data if device is None else dataset.data.to(device)
         self.task = weighted(task or task_of(self.data.y), config, dataset)
-        self._loss = loss or self.task.loss
+        self.loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
         parts = inputs.with_calibration_part(self.task.parts(dataset.split), config)
@@ -122,7 +130,7 @@ class Trainer:
         self.engine.defaults = PredictionDefaults.of(config).fitted(self.data.x, self.rows["train"])
         if config.train.estimator != "method":
             self.engine.estimator = self._asked_estimator(own=model is not None)
-        self.inputs = self.engine.defaults.inputs(self.data)
+        self.batches = mini_batches(self)
         self.objective = Objective(config.objective, self.engine, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average
         make = optimizer or (lambda parameters: torch.optim.Adam(parameters, rate, fused=True))
@@ -137,20 +145,31 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
         self.seconds = 0.0
-        self.folder = None
+        self.folder: Path | None = None
         self._lock = ExitStack()  # a run is its folder's only writer, from here to the end of fit
         self.callbacks = list(callbacks)
         if config.train.tensorboard and run_folder is not None:
             self.callbacks.append(TensorBoard())
         if run_folder is not None:
-            self._lock.enter_context(folder_lock(folder.checked(run_folder)))
-            try:
-                self.folder = folder.claim(run_folder, config, resume=resume)
-                if resume:
-                    keeping.restore(self, self.folder)
-            except BaseException:
-                self._lock.close()
-                raise
+            self._open(run_folder, resume=resume)
+        if ranks.size > 1:
+            keeping.share(self)
+
+    def _open(self, run_folder: str | Path, *, resume: bool) -> None:
+        """Take the folder, and go on with the run in it if that is asked."""
+        self._lock.enter_context(folder_lock(folder.checked(run_folder)))
+        try:
+            self.folder = folder.claim(run_folder, self.config, resume=resume)
+            if resume:
+                keeping.restore(self, self.folder)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def inputs(self) -> Data:
+        """The graph with features as the network reads them."""
+        return self.engine.defaults.inputs(self.data)
 
     def _built(self) -> nn.Module:
         """The network that the settings describe."""
@@ -174,12 +193,14 @@ class Trainer:
             for callback in self.callbacks:
                 callback.on_start(self)
             self._train()
-            result = self._conclude()
+            result = self._conclude() if self.ranks.first else None
         finally:
             self._close()
             for callback in self.callbacks:
                 callback.on_end(self, result)
-        return result
+        told = self.ranks.tell(result)
+        assert told is not None  # noqa: S101 - the first rank has it
+        return told
 
     def select(self) -> Selection:
         """Train to the end and return the selected evaluation; test nodes are not scored."""
@@ -214,13 +235,16 @@ class Trainer:
     def _train_epoch(self) -> None:
         settings = self.config.train
         self.current = self.epoch + 1
-        line: dict[str, Any] = {"epoch": self.current, **self._step()}
+        terms = self._step(None, self.current) if self.batches is None else self._steps()
+        line: dict[str, Any] = {"epoch": self.current, **terms}
         self.epoch = self.current
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
             with self.average.in_place() if self.average is not None else nullcontext():
-                line |= self._evaluate()
+                found = self._evaluate() if self.ranks.first else {}
                 for callback in self.callbacks:
                     callback.on_evaluation(self)
+            found, self.selection = self.ranks.tell((found, self.selection))
+            line |= found
             self.finished = self.selection.exhausted(self.epoch, settings)
         self.finished |= self.epoch == settings.epochs
         line["seconds"] = round(time.monotonic() - self._started, 3)
@@ -228,6 +252,7 @@ class Trainer:
         self.progress.update(line, self.selection)
         for callback in self.callbacks:
             callback.on_epoch(self, line)
+        self._stopping = self.ranks.any(self._stopping)
         due = time.monotonic() - self._kept >= settings.checkpoint_seconds
         if self.folder is not None and (due or self.finished or self._stopping):
             keeping.keep(self, self.folder, round(time.monotonic() - self._started, 3))
@@ -235,49 +260,37 @@ class Trainer:
         if self._stopping and not self.finished:
             raise StoppedError(f"stopped after epoch {self.epoch}, as it was asked to")
 
-    def _step(self) -> dict[str, float]:
-        """One step of Adam; the terms of its loss by name."""
+    def _steps(self) -> dict[str, float]:
+        """One epoch of mini-batches; the means of the terms of the loss by name."""
+        assert self.batches is not None  # noqa: S101
+        count, totals = self.batches.steps, dict[str, float]()
+        for number, step in enumerate(self.batches.epoch(self.epoch), 1):
+            for name, value in self._step(step, self.epoch * count + number).items():
+                totals[name] = totals.get(name, 0.0) + value / count
+            self.progress.batch(self.current, number, count)
+        self.ranks.average_buffers(self.model)
+        return dict(zip(totals, self.ranks.sum(totals.values()), strict=True))
+
+    def _step(self, step: Step | None, number: int) -> dict[str, float]:
+        """One step of Adam, full batch or on a mini-batch; the terms of its loss by name."""
         self.model.train()
         with watched(self):
-            found, agree = self._pass()
-            terms = self.objective(found.loss, found.tape, self.epoch) | agree
+            found, agree = step_loss(self, step)
+            terms = self.objective(found.loss, found.tape, self.epoch)
+            if self.ranks.size > 1:  # of terms that all ranks have, each takes its part
+                terms |= {name: terms[name] / self.ranks.size for name in ("kl", "l2")}
+            terms |= agree
         loss = torch.stack(list(terms.values())).sum()
         values = {name: float(term.detach()) for name, term in terms.items()}
         check_terms(self, values)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        self.ranks.sum_gradients(self.model.parameters())
         check_gradients(self)
         self.optimizer.step()
         if self.average is not None:
-            self.average.take(self.current)
+            self.average.take(number)
         return {"loss": float(loss.detach()), **values}
-
-    def _pass(self) -> tuple[Estimate, dict[str, Tensor]]:
-        """The NLL of the training nodes with the masks of the first pass, and the consistency loss.
-
-        The NLL carries the gradients of both, since an estimator weighs them together.
-        """
-        settings, train = self.config.objective, self.rows["train"]
-        agreed = list[Tensor]()
-
-        def compute(draws: Sequence[Draw]) -> Tensor:
-            whole = bool(settings.agree) or not self.task.of_nodes
-            rows = None if whole else train
-            logits = list(self.engine.samples(self.inputs, draws, rows, training=True))
-            labelled = [one[train] if settings.agree else one for one in logits]
-            labelled = [self.task.decode(one, train) for one in labelled]
-            loss = torch.stack([self._loss(one, self.labels) for one in labelled]).mean()
-            if settings.agree:
-                agreed.append(settings.agree * consistency_loss(logits, settings.sharpen))
-                loss = loss + agreed[-1]
-            return loss
-
-        passes = max(self.config.train.passes, 2 if settings.agree else 1)
-        loss, tape = self.engine.estimate(compute, passes)
-        if not agreed:
-            return Estimate(loss, tape), {}
-        agree = agreed[0].detach()
-        return Estimate(loss - agree, tape), {"agree": agree}
 
     def predict(
         self,
@@ -286,16 +299,12 @@ class Trainer:
         calibrator: Calibrator | Literal["model"] | None = "model",
     ) -> Any:
         """Predict some nodes, or some of the task's links, with the current state."""
-        task = self.task
-        return predict(
-            self.model,
-            self.data,
-            samples,
-            output=task.output,
-            calibrator=calibrator,
-            rows=rows if task.of_nodes else None,
-            decode=None if task.of_nodes else lambda outputs: task.decode(outputs, rows),
-        )
+        return predicting.predict_rows(self, rows, samples, calibrator)
+
+    @cached_property
+    def layerwise(self) -> bool:
+        """Whether predictions are computed layer by layer, as they are with mini-batches."""
+        return predicting.is_layerwise(self)
 
     def _evaluate(self) -> dict[str, Any]:
         """Score the current state on the validation nodes, and keep it if it is the best."""

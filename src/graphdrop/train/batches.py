@@ -1,0 +1,145 @@
+"""`MiniBatches`: the steps of an epoch of mini-batches, with weights that make them unbiased.
+
+A step's NLL is a sum over the batch's labelled nodes. It is multiplied by the number of steps and
+divided by the number of all labelled nodes, so that the mean over the steps of an epoch is the mean
+over the labelled nodes, however unequal batches are. The consistency loss is weighed likewise over
+all nodes. Several ranks divide the batches of an epoch among themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.config import TrainSettings
+from graphdrop.loader import NeighborLoader, WholeGraph
+from graphdrop.loader.sampling import random_order
+from graphdrop.nn.sampled import SampledModel
+from graphdrop.train.ranks import Ranks
+from graphdrop.train.tasks import Task
+
+
+class Step(NamedTuple):
+    """One step: a batch whose first outputs are those of labelled nodes."""
+
+    data: Data
+    labels: Tensor
+    """The targets of the labelled nodes."""
+    scale: float
+    """The factor of the mean NLL over the batch's labelled nodes."""
+    parts: list[tuple[slice, float]]
+    """The consistency loss: runs of outputs, and the factor of the mean over each."""
+
+
+class MiniBatches:
+    """The mini-batches of a run.
+
+    Args:
+        data: the whole graph.
+        train: the numbers of the labelled nodes.
+        labels: their targets.
+        task: which weighs targets.
+        settings: batch size, fan-outs and sampler.
+        model: whose layers decide the number of hops.
+        seed: of the order and of the samples.
+        every_node: whether batches also have nodes without a label, for the consistency loss.
+        ranks: the processes that divide the batches.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        train: Tensor,
+        labels: Tensor,
+        *,
+        task: Task,
+        settings: TrainSettings,
+        model: SampledModel,
+        seed: int,
+        every_node: bool,
+        ranks: Ranks,
+    ) -> None:
+        self.labels, self.task, self.ranks, self.seed = labels, task, ranks, seed
+        self._size, self._labelled, self._nodes = settings.batch_size, len(train), data.num_nodes
+        self._total = task.total_weight(labels)
+        seeds = train.cpu()
+        if every_node:
+            unlabelled = torch.ones(self._nodes, dtype=torch.bool)
+            unlabelled[seeds] = False
+            seeds = torch.cat([seeds, unlabelled.nonzero().flatten()])
+        self._every_node = every_node
+        whole = WholeGraph.from_data(data)
+        if not _reads_edges(model):
+            whole.x = None
+        else:
+            whole.x = model.defaults.inputs(data).x
+        self.loader = NeighborLoader(
+            data,
+            hops_of(model, settings.fan_out),
+            seeds,
+            sampler=settings.sampler,
+            importance=settings.importance,
+            batch_size=self._size,
+            seed=seed,
+            whole=whole,
+        )
+        self.batches = math.ceil(self._labelled / self._size)
+        """The number of batches of an epoch, of all ranks together."""
+        self.steps = math.ceil(self.batches / ranks.size)
+        """The number of steps of an epoch: each rank has one batch in a step."""
+
+    def epoch(self, number: int) -> Iterator[Step]:
+        """The steps of one epoch, of this rank."""
+        order = random_order(self._labelled, self.seed, number)
+        others = np.empty(0, dtype=np.int64)
+        if self._every_node:
+            others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
+            others = others[: self.batches * self._size] + self._labelled
+        for step in range(self.steps):
+            at = step * self.ranks.size + self.ranks.number
+            yield self._step(number, at, order, others)
+
+    def _step(self, epoch: int, at: int, order: Any, others: Any) -> Step:
+        there = at < self.batches
+        chosen = order[at * self._size : (at + 1) * self._size]
+        if not there:  # a rank without a batch takes part with a node that does not count
+            chosen = order[:1]
+        share = slice(at * len(others) // self.batches, (at + 1) * len(others) // self.batches)
+        more = others[share] if there else others[:0]
+        data = self.loader.around(np.concatenate([chosen, more]), epoch * self.batches + at)
+        labels = self.labels[torch.from_numpy(chosen).to(self.labels.device)]
+        scale = self.steps * self.task.total_weight(labels) / self._total if there else 0.0
+        return Step(data, labels, scale, self._parts(len(chosen), len(more), len(others), there))
+
+    def _parts(
+        self, labelled: int, more: int, others: int, there: bool
+    ) -> list[tuple[slice, float]]:
+        """The labelled nodes, and the others, which stand for all without a label."""
+        if not self._every_node:
+            return []
+        per_node = self.steps / self._nodes if there else 0.0
+        parts = [(slice(0, labelled), per_node * labelled)]
+        if more:
+            stands_for = (self._nodes - self._labelled) / others
+            parts.append((slice(labelled, labelled + more), per_node * more * stands_for))
+        return parts
+
+
+def hops_of(model: SampledModel, fan_out: str) -> list[int]:
+    """The fan-out of every hop; the last one given counts for further hops."""
+    given = [int(count) for count in fan_out.split(",")]
+    hops = sum(
+        max(1, int(getattr(layer.owner, "K", 1))) for layer in model.sampled_layers().values()
+    )
+    return (given + given[-1:] * hops)[:hops]
+
+
+def _reads_edges(model: SampledModel) -> bool:
+    layers = model.sampled_layers().values()
+    return any(layer.sampler is not None and layer.sampler.reads_edges for layer in layers)

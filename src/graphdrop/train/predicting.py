@@ -1,0 +1,59 @@
+"""Predictions during and after training: full batch, or layer by layer if batches are small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from graphdrop.inference import Calibrator, predict
+from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
+from graphdrop.nn.layerwise import layerwise_samples
+
+if TYPE_CHECKING:
+    from graphdrop.train.trainer import Trainer
+
+
+def predict_rows(
+    trainer: Trainer,
+    rows: Tensor,
+    samples: int | None = None,
+    calibrator: Calibrator | Literal["model"] | None = "model",
+) -> Any:
+    """Predict some nodes, or some of the task's links, with the current state."""
+    task = trainer.task
+    return predict(
+        trainer.model,
+        trainer.data,
+        samples,
+        output=task.output,
+        calibrator=calibrator,
+        rows=rows if task.of_nodes else None,
+        layerwise=trainer.layerwise,
+        decode=None if task.of_nodes else lambda outputs: task.decode(outputs, rows),
+    )
+
+
+def is_layerwise(trainer: Trainer) -> bool:
+    """Whether predictions are computed layer by layer: with mini-batches, where that is possible.
+
+    A model of a user's own, whose layers cannot be told apart, is predicted full batch.
+    """
+    if trainer.batches is None:
+        return False
+    try:
+        layerwise_samples(trainer.engine, trainer.data, [])
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def predictive_samples(trainer: Trainer, rows: Tensor | None) -> Iterator[Tensor]:
+    """The outputs of every sample of a prediction on some nodes, or on all."""
+    engine = trainer.engine
+    settings = settled(engine)
+    draws = draws_of(settings, PREDICTION_STEP)
+    if trainer.layerwise:
+        return layerwise_samples(engine, trainer.data, draws, rows, settings=settings)
+    return engine.samples(trainer.inputs, draws, rows)

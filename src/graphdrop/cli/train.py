@@ -29,6 +29,7 @@ from graphdrop.config import Config
 from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
+from graphdrop.util import torchrun
 from graphdrop.util.files import expanded
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def train(
     asked = merged(asked, {name: section for name, section in given.items() if section})
     asked |= {name: v for name, v in {"seed": seed, "recipe": recipe}.items() if v is not None}
     asked = _with_whole_paths(asked)
+    resume = resume or torchrun.restarts() > 0
     if resume and out is not None and (out / "config.toml").is_file():
         asked = merged(settings.read_run(out / "config.toml"), asked)
     chosen = settings.settle(asked)
@@ -201,6 +203,17 @@ def train(
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
 
+    if torchrun.world_size() > 1:
+        if tune or seeds > 1 or executor != "local":
+            raise ValueError(
+                f"torchrun started {torchrun.world_size()} processes, which share one run: leave "
+                "out --tune, --seeds and --executor, or start the command without torchrun"
+            )
+        from graphdrop.train.ranks import joined  # noqa: PLC0415 - --help needs no torch
+
+        with joined():
+            _show(*_train_one(chosen, out, resume=resume), out)
+        return
     where = executor_for(
         executor,
         jobs or (1 if executor == "local" else None),
@@ -223,7 +236,11 @@ def train(
     if seeds > 1:
         show_seeds(results, out, chosen.seed)
         return
-    chosen, result = _train_one(chosen, out, resume=resume)
+    _show(*_train_one(chosen, out, resume=resume), out)
+
+
+def _show(chosen: Config, result: Result, out: Path) -> None:
+    """The scores of a run, as tables and for machines."""
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
     scores = {"validation": result.validation, "test": result.test, **raw}

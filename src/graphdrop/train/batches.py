@@ -102,16 +102,18 @@ class MiniBatches:
             others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
             others = others[: self.batches * self._size] + self._labelled
         for step in range(self.steps):
-            at = step * self.ranks.size + self.ranks.number
-            yield self._step(number, at, order, others)
+            yield self._step(number, step, order, others)
 
-    def _step(self, epoch: int, at: int, order: Any, others: Any) -> Step:
+    def _step(self, epoch: int, step: int, order: Any, others: Any) -> Step:
+        ranks = self.ranks.size
+        at, busy = step * ranks + self.ranks.number, min(ranks, self.batches - step * ranks)
         there = at < self.batches
-        chosen = order[at * self._size : (at + 1) * self._size]
-        if not there:  # a rank without a batch takes part with a node that does not count
-            chosen = order[:1]
-        share = slice(at * len(others) // self.batches, (at + 1) * len(others) // self.batches)
-        more = others[share] if there else others[:0]
+        # a rank without a batch takes part with nodes that do not count
+        chosen = _share(order, at, self._size) if there else order[: self._size]
+        # nodes without a label are divided by steps and then by ranks: one rank has the same
+        more = others[step * len(others) // self.steps : (step + 1) * len(others) // self.steps]
+        here = self.ranks.number if there else busy
+        more = more[here * len(more) // busy : min(here + 1, busy) * len(more) // busy]
         data = self.loader.around(np.concatenate([chosen, more]), epoch * self.batches + at)
         labels = self.labels[torch.from_numpy(chosen).to(self.labels.device)]
         scale = self.steps * self.task.total_weight(labels) / self._total if there else 0.0
@@ -129,6 +131,10 @@ class MiniBatches:
             stands_for = (self._nodes - self._labelled) / others
             parts.append((slice(labelled, labelled + more), per_node * more * stands_for))
         return parts
+
+
+def _share(nodes: Any, number: int, size: int) -> Any:
+    return nodes[number * size : (number + 1) * size]
 
 
 def hops_of(model: SampledModel, fan_out: str) -> list[int]:

@@ -8,13 +8,22 @@ writes; the others learn what it decided.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from graphdrop.util.torchrun import restarts, world_size
 
 T = TypeVar("T")
+
+WAIT = timedelta(days=1)
+"""How long ranks wait for one another; `torchrun` sees to ranks that have died."""
 
 
 class Ranks:
@@ -83,20 +92,26 @@ class Ranks:
         return self.sum([float(here)])[0] > 0.0
 
 
-def join() -> Ranks:
-    """The ranks of this process, which `torchrun` has told of the others by its environment."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size > 1 and distributed.is_available() and not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return Ranks()
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """Context in which a process that `torchrun` started knows the other ranks.
 
-
-def leave() -> None:
-    """End what `join` began."""
-    if distributed.is_available() and distributed.is_initialized():
+    All ranks but the first print nothing on stdout.
+    """
+    if world_size() < 2 or not distributed.is_available():
+        yield Ranks()
+        return
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    store, number, size = next(rendezvous("env://", timeout=WAIT))
+    # torchrun keeps the store of ranks that it restarts: their addresses must not be read again
+    own = PrefixStore(f"restart {restarts()}", store)
+    distributed.init_process_group(backend, store=own, rank=number, world_size=size, timeout=WAIT)
+    try:
+        ranks = Ranks()
+        with ExitStack() as stack:
+            if not ranks.first:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                stack.enter_context(redirect_stdout(nowhere))
+            yield ranks
+    finally:
         distributed.destroy_process_group()
-
-
-def is_restart() -> bool:
-    """Whether `torchrun` started this process again, after a rank had failed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

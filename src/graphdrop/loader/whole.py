@@ -50,7 +50,7 @@ class WholeGraph:
     ) -> None:
         self.num_nodes = check_edge_index(edge_index, num_nodes)
         self.num_edges = int(edge_index.shape[1])
-        self.x = x
+        self.x, self.edge_index, self.edge_weight = x, edge_index, edge_weight
         limit = self.num_edges + self.num_nodes
         dtype = np.dtype(np.int32 if limit <= INT32_MAX else np.int64)
         source, destination = (ends.astype(dtype) for ends in edge_index.cpu().numpy())
@@ -120,10 +120,14 @@ class WholeGraph:
         def make() -> Graph:
             if kind is not known:
                 return self.graph(known).normalized(kind)
-            edges = torch.from_numpy(np.stack([self.source, self.row]))
-            return Graph.from_edge_index(edges, self.num_nodes, self.weight, normalization=kind)
+            edges = self.edge_index, self.num_nodes, self.edge_weight
+            return Graph.from_edge_index(*edges, normalization=kind)
 
         return self._known.get(("graph", kind), make)
+
+    def keep(self, graph: Graph) -> Graph:
+        """Let `graph` return this one, which a model has built of the same edges; returns it."""
+        return self._known.get(("graph", graph.normalization), lambda: graph)
 
     @property
     def degree(self) -> NDArray[Any]:

@@ -303,7 +303,10 @@ class GCN(KeepsStream, SampledModel):
             parts, inputs = self._parts(graph, features, rows)
             self._show_edges(graph, features)
         else:
-            graph = batch.whole.graph(self.normalization)
+            whole = batch.whole
+            edges = whole.edge_index, whole.edge_weight, whole.num_nodes
+            # the same object as that of predictions on the whole graph
+            graph = whole.keep(self._inputs.graph(*edges, self.normalization))
             parts, inputs = self._parts_of_batch(batch, features, rows)
             self._show_edges(graph, batch.whole.x)
         _check_rates(convs, graph)

@@ -31,8 +31,8 @@ class BatchGraph:
         n_id: the ids of the batch's nodes, `[n]`: rows with edges first.
         indptr: where the edges of each row begin; the other nodes have none.
         columns: the number of each edge's source among the nodes of the batch.
-        positions: the position of each edge in the whole graph, ascending in each row. One that is
-            named several times was drawn several times: it is one edge with one mask.
+        positions: the position of each edge in the whole graph. One that is named several times in
+            succession was drawn several times: it is one edge with one mask.
         importance: by what each edge is multiplied, `[E]`, so that a sampled sum is unbiased; None
             for the mean over what was sampled: each row is scaled to its sum in the whole graph.
         hop_nodes: how many nodes each hop of the sampler found, the seeds first; None if edges were

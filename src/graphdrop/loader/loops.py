@@ -18,9 +18,9 @@ from graphdrop.kernels.tiles import prefetch
 
 MARKED = 64
 """Up to this fan-out a row's choices are compared one by one; beyond it the row is walked along."""
-AHEAD = 8
-"""Rows between asking for a row and using it."""
-LINE, ONE_LINE = 16, (0,)
+AHEAD, LAG = 16, 64
+"""Rows, or edges, between asking for a place in memory and reading it."""
+ONE_LINE = (0,)
 _U32 = np.uint64(32)
 
 
@@ -78,6 +78,7 @@ def count_edges(
     """``counts[i]``: how many edges of row ``nodes[i]`` are taken, its self-loops included."""
     for i in prange(nodes.size):
         node = np.int64(nodes[i])
+        prefetch(indptr, np.intp(nodes[min(i + AHEAD, nodes.size - 1)]), ONE_LINE)
         begin, end = indptr[node], indptr[node + 1]
         first, last = _loops_of(node, begin, end, sources, looped)
         others = (end - begin) - (last - first)
@@ -106,9 +107,17 @@ def _insert(out: Any, start: Any, place: Any, number: Any) -> None:
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _choose(
-    out: Any, start: Any, count: Any, others: Any, node: Any, replace: Any, key0: Any, key1: Any
+    out: Any,
+    start: Any,
+    count: Any,
+    others: Any,
+    node: Any,
+    replace: Any,
+    ordered: Any,
+    key0: Any,
+    key1: Any,
 ) -> None:
-    """``count`` numbers below ``others`` in ascending order, distinct or not."""
+    """``count`` numbers below ``others``, distinct or not, in ascending order or in any."""
     if replace:
         for chosen in range(count):
             _insert(out, start, start + chosen, _below(others, node, chosen, key0, key1))
@@ -126,7 +135,10 @@ def _choose(
             for earlier in range(start, start + chosen):
                 if out[earlier] == number:
                     number = last
-            _insert(out, start, start + chosen, number)
+            if ordered:
+                _insert(out, start, start + chosen, number)
+            else:
+                out[start + chosen] = number
 
 
 @compiled
@@ -145,7 +157,7 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
     key0: Any,
     key1: Any,
 ) -> None:
-    """The positions of the edges taken, in ascending order in each row, and their sources.
+    """The positions of the edges taken, those of one edge side by side, and their sources.
 
     Args:
         positions: out, of the edges.
@@ -163,12 +175,10 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
         key1: of the random words.
     """
     for chunk in prange(chunks.size - 1):
+        read = offsets[chunks[chunk]]
         for i in range(chunks[chunk], chunks[chunk + 1]):
             node, out, stop = np.int64(nodes[i]), offsets[i], offsets[i + 1]
-            prefetch(indptr, np.intp(nodes[min(i + 2 * AHEAD, nodes.size - 1)]), ONE_LINE)
-            ahead = indptr[nodes[min(i + AHEAD, nodes.size - 1)]]
-            prefetch(sources, np.intp(ahead), ONE_LINE)
-            prefetch(sources, np.intp(ahead + LINE), ONE_LINE)
+            prefetch(indptr, np.intp(nodes[min(i + AHEAD, nodes.size - 1)]), ONE_LINE)
             begin, end = indptr[node], indptr[node + 1]
             first, last = _loops_of(node, begin, end, sources, looped)
             own = last - first
@@ -183,7 +193,8 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
                         positions[number] = edge
                         number += 1
             else:
-                _choose(positions, out, stop - out - own, others, node, replace, key0, key1)
+                count = stop - out - own
+                _choose(positions, out, count, others, node, replace, own > 0, key0, key1)
                 # the numbers are those of the other edges: the self-loops stand between them
                 place = stop - 1
                 for number in range(stop - own - 1, out - 1, -1):
@@ -198,7 +209,13 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
                     positions[place] = first + (place - out)
                     place -= 1
             for place in range(out, stop):
-                found[place] = sources[positions[place]]
+                prefetch(sources, np.intp(positions[place]), ONE_LINE)
+            while read + LAG < stop:  # those that were asked for long enough ago
+                found[read] = sources[positions[read]]
+                read += 1
+        while read < offsets[chunks[chunk + 1]]:
+            found[read] = sources[positions[read]]
+            read += 1
 
 
 @compiled
@@ -210,6 +227,7 @@ def mark_first(first: Any, named: Any, found: Any, local: Any) -> None:
     parts, edges = named.shape[0], found.size
     for part in prange(parts):
         for edge in range(part * edges // parts, (part + 1) * edges // parts):
+            prefetch(local, np.intp(found[min(edge + AHEAD, edges - 1)]), ONE_LINE)
             node = found[edge]
             if local[node] == -1 and named[part, node] == 0:
                 named[part, node] = 1

@@ -22,6 +22,7 @@ from graphdrop.inference import predict
 from graphdrop.metrics import calibration_error, nll
 from graphdrop.train.post_hoc_calibration import fit_calibrator
 from graphdrop.train.progress import Silent
+from graphdrop.train.scored_samples import ScoredSamples
 
 GRAPHS = ("cora", "citeseer", "cora_ml")
 
@@ -67,7 +68,7 @@ def line(graph: str, root: str, seed: int) -> dict[str, object]:
         trainer = Trainer(config, one, progress=Silent())
         trainer.fit()
         rows = other.split.val.nonzero().flatten()
-        calibrator, _ = fit_calibrator(trainer, rows)
+        calibrator, _ = fit_calibrator(trainer, ScoredSamples(trainer), rows)
         selected = trainer.rows["validation"]
         apart.append(
             {

@@ -53,6 +53,9 @@ def test_samples_that_are_drawn_once_give_the_prediction_of_predict(tiny, settin
         torch.testing.assert_close(once.expected_entropy, again.expected_entropy)
         assert once.calibrated == again.calibrated
         assert torch.equal(once.origin.rows, again.origin.rows)
+    others = trainer.rows["train"]  # which are not kept
+    again = trainer.predict(others)
+    torch.testing.assert_close(drawn.predict(others).probabilities, again.probabilities)
 
 
 @pytest.mark.parametrize("method", ["entropy-temperature", "isotonic", "cagcn", "gats"])

@@ -53,7 +53,7 @@ class ScoredSamples:
 
     def of(self, rows: Tensor) -> Samples:
         """A function that returns the outputs of every sample on some rows."""
-        if self._kept is None:
+        if self._kept is None or not bool(torch.isin(rows, self._rows).all()):
             return lambda: self._draw(rows)
         kept, places = self._kept, torch.searchsorted(self._rows, rows)
         return lambda: (one[places] for one in kept)

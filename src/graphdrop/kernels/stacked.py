@@ -27,7 +27,9 @@ from graphdrop.kernels.tiles import store
 
 
 @torch.no_grad()
-def aggregate_stacked(graph: Graph, x: Tensor, masks: Sequence[Mask | None]) -> Tensor:
+def aggregate_stacked(
+    graph: Graph, x: Tensor, masks: Sequence[Mask | None], *, out: Tensor | None = None
+) -> Tensor:
     """``aggregate`` of several samples, the same bits, without gradients.
 
     Args:
@@ -35,6 +37,7 @@ def aggregate_stacked(graph: Graph, x: Tensor, masks: Sequence[Mask | None]) -> 
         x: features of the sources, ``[num_src, samples, features]``, or ``[num_src, 1, features]``
             for samples that share them.
         masks: the mask of each sample; ``None`` keeps all.
+        out: where the result may be written, contiguous.
 
     Returns:
         ``[num_dst, samples, features]``.
@@ -63,7 +66,7 @@ def aggregate_stacked(graph: Graph, x: Tensor, masks: Sequence[Mask | None]) -> 
     pass_ = cpu.pass_over(cpu.plain_structure(graph), options_of(given[0], features), features)
     rule = pass_.rule_of_samples(given)
     keys = torch.stack([mask.key for mask in given]).numpy()
-    out = empty(pass_.rows, samples * features)
+    out = empty(pass_.rows, samples * features) if out is None else out.flatten(1)
     step = features if own == samples else 0
     wide = x.reshape(nodes, own * features)
     pass_.run(_sum_rows_of_stacked, (keys,), rule, wide, out, step)

@@ -112,9 +112,17 @@ def prepare(
 
 
 def convolved(
-    layer: SampledGCNConv, window: Graph, prepared: Prepared, passes: Sequence[LayerPass]
+    layer: SampledGCNConv,
+    window: Graph,
+    prepared: Prepared,
+    passes: Sequence[LayerPass],
+    into: Tensor | None = None,
 ) -> Tensor:
-    """The outputs of the rows of a window, ``[rows, samples, out]``."""
+    """The outputs of the rows of a window, ``[rows, samples, out]``.
+
+    They are written to ``into`` where that saves a copy: the first touch of a large state costs as
+    much as the sum.
+    """
     sampler, parts = layer.sampler, prepared.parts
     masks, scales = list[Mask | None](), list[Tensor | None]()
     for one in passes:
@@ -127,9 +135,12 @@ def convolved(
             mask = replace(mask, blocks=parts)
         masks.append(mask)
         scales.append(scale)
-    sums = aggregate_stacked(window, prepared.terms, masks)
+    sums = aggregate_stacked(window, prepared.terms, masks, out=into if parts == 1 else None)
     shape = *sums.shape[:2], layer.out_channels
-    if not parts:
+    if not parts and into is not None and layer.out_channels >= 2 * plan.COLUMNS:
+        torch.mm(sums.reshape(-1, layer.in_channels), layer.weight, out=into.flatten(0, 1))
+        out = into
+    elif not parts:
         out = plan._product(sums.reshape(-1, layer.in_channels), layer.weight).reshape(shape)
     elif parts > 1:
         out = sums.view(*sums.shape[:2], parts, layer.out_channels).sum(2)
@@ -143,7 +154,10 @@ def convolved(
             ],
             1,
         )
-    return out if layer.bias is None else out + layer.bias.sum(0)
+    if layer.bias is None:
+        return out
+    repeated = out.shape[1] > 1 and out.stride(1) == 0  # one sum that all samples share
+    return out + layer.bias.sum(0) if repeated else out.add_(layer.bias.sum(0))
 
 
 def windows(graph: Graph, states: States, width: int, rows: Tensor | None) -> list[tuple[int, int]]:

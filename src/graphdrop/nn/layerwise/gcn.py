@@ -82,12 +82,16 @@ class LayerwiseGCN:
                 if any(one.sampler is not None and one.sampler.keep_logit.dim() for one in own):
                     # a rate per edge
                     own = list(layer_passes(layer, window, draws, number))
-                part = convolution.convolved(layer, window, prepared, own)
+                target = out[slice(*span)]
+                part = convolution.convolved(layer, window, prepared, own, None if last else target)
                 nodes = window.dst_ids
                 assert nodes is not None  # noqa: S101 - a window has ids
                 if not last or between.head is not None:
                     part = self._activated(number, part, x, every, nodes)
-                out[slice(*span)] = self._joined(part, every, nodes) if last else part
+                if last:
+                    part = self._joined(part, every, nodes)
+                if part.data_ptr() != target.data_ptr():
+                    target.copy_(part)
             del prepared
             if not last:
                 every.append(out)
@@ -125,7 +129,7 @@ class LayerwiseGCN:
             flat = (out + between.skips[number](own())).flatten(0, 1)
         if between.norms:
             flat = normalize(between.norms[number], flat, training=False)
-        out = flat.relu().view(out.shape)
+        out = flat.relu_().view(out.shape)
         if between.residual == INITIAL:
             return torch.lerp(out, every[0][index], 0.5) if number else out
         width = x.width if isinstance(x, Rows) else x.shape[2]

@@ -168,7 +168,7 @@ def test_an_error_is_one_line_and_exit_code_2(run, words):
 
 
 def test_a_full_disk_is_one_line_that_names_the_file(run, monkeypatch):
-    def full(words: object) -> None:
+    def full(words: object, prog_name: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a/last.safetensors")
 
     monkeypatch.setattr(graphdrop.cli, "app", full)
@@ -178,7 +178,7 @@ def test_a_full_disk_is_one_line_that_names_the_file(run, monkeypatch):
 
 @pytest.mark.parametrize("ask", [lambda: np.empty(2**58), lambda: torch.empty(2**58), bytes])
 def test_memory_that_cannot_be_had_is_one_line(run, monkeypatch, ask):
-    def starve(words: object) -> None:
+    def starve(words: object, prog_name: str) -> None:
         ask()
         raise MemoryError
 
@@ -190,7 +190,7 @@ def test_memory_that_cannot_be_had_is_one_line(run, monkeypatch, ask):
 
 
 def test_an_error_of_the_package_itself_keeps_its_traceback(monkeypatch):
-    def wrong(words: object) -> None:
+    def wrong(words: object, prog_name: str) -> None:
         raise RuntimeError("a kernel was called from a forked process")
 
     monkeypatch.setattr(graphdrop.cli, "app", wrong)

@@ -5,13 +5,18 @@
         --out src/graphdrop/experiments/torchcp.json
 
 `export` makes the missing runs of `graphdrop reproduce sets` and keeps the probabilities of each.
-`measure` runs in an environment of its own, with torch, torch_geometric, numpy and
+`measure` runs in an environment of its own, with torch, torch_geometric, numpy, scipy and
 
     pip install --no-deps torchcp==1.2.1
 
 TorchCP's package imports transformers, torchvision and torchsort; its scores and its split
 predictor need none of them, so only their modules are imported. The divisions of the test nodes are
 those of our table; TorchCP draws the random part of APS itself.
+
+Two things differ by choice. TorchCP halves the scores of a node without neighbors, which then has
+nearly all classes in its set; here such a node keeps its own scores. `sizes_joined` are TorchCP's
+with every such node joined to itself. And TorchCP's search for similar features divides by 0 where
+a node has no features, so that all scores are NaN: it is given the neighbors that `similar` finds.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 
 DIVISIONS, ALPHA = 100, 0.1
 
@@ -79,7 +85,32 @@ def division(nodes: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tens
     return nodes[order[:half].sort().values], nodes[order[half:].sort().values]
 
 
-def sizes_of(path: Path) -> dict[str, float]:
+def similar(x: np.ndarray[Any, Any], k: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
+    """Edges to the `k` other nodes of highest cosine similarity, and that similarity."""
+    rows = sparse.csr_matrix(x.astype(np.float64))
+    length = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
+    rows = (sparse.diags(1.0 / np.maximum(length, 1e-300)) @ rows).tocsr()
+    edges, weights = [], []
+    for start in range(0, len(x), 512):
+        near = torch.from_numpy((rows[start : start + 512] @ rows.T).toarray())
+        place = torch.arange(len(near))
+        near[place, start + place] = 0.0
+        top = near.topk(k, 1)
+        source = (start + place)[:, None].expand_as(top.indices)
+        known = top.values > 0
+        edges.append(torch.stack([source[known], top.indices[known]]))
+        weights.append(top.values[known].float())
+    return torch.cat(edges, 1), torch.cat(weights)
+
+
+def joined(edges: torch.Tensor, nodes: int) -> torch.Tensor:
+    """The nodes that no edge leaves, joined to themselves, ``[2, m]``."""
+    alone = torch.ones(nodes, dtype=torch.bool)
+    alone[edges[0]] = False
+    return alone.nonzero().flatten().expand(2, -1)
+
+
+def sizes_of(path: Path, *, join: bool) -> dict[str, float]:
     """The mean size by score, over all divisions."""
     from torch_geometric.data import Data  # noqa: PLC0415
     from torchcp.classification.score.aps import APS  # noqa: PLC0415
@@ -88,19 +119,26 @@ def sizes_of(path: Path) -> dict[str, float]:
     from torchcp.graph.score import DAPS, SNAPS  # noqa: PLC0415
 
     read = {name: torch.from_numpy(value) for name, value in np.load(path).items()}
-    probabilities, y = read["probabilities"], read["y"]
+    probabilities, edges, nodes = read["probabilities"], read["edge_index"], len(read["y"])
+    near, weight = similar(read["x"].numpy())
+    if join:
+        edges = torch.cat([edges, joined(edges, nodes)], 1)
+        loops = joined(near, nodes)
+        near, weight = torch.cat([near, loops], 1), torch.cat([weight, torch.ones(loops.shape[1])])
     # a node without a label is in no division, and its one-hot label is not read
-    data = Data(x=read["x"], edge_index=read["edge_index"], y=y.clamp_min(0))
+    data = Data(x=read["x"], edge_index=edges, y=read["y"].clamp_min(0))
     aps: Callable[..., Any] = APS(score_type="identity")
     scores = {
         "lac": LAC(score_type="identity"),
         "aps": aps,
         "daps": DAPS(data, aps),
-        "snaps": SNAPS(data, aps, features=data.x),
+        "snaps": SNAPS(data, aps, knn_edge=near, knn_weight=weight),
     }
     label_mask = torch.nn.functional.one_hot(data.y, probabilities.shape[1]).bool()
     found = {}
     for name, score in scores.items():
+        if join and name in ("lac", "aps"):
+            continue
         predictor = SplitPredictor(data, score, alpha=ALPHA)
         sizes = []
         for number in range(DIVISIONS):
@@ -116,12 +154,14 @@ def measure(folder: Path, out: Path) -> None:
     """Write the sizes of every graph in the folder."""
     without_the_rest()
     torch.set_num_threads(1)
-    sizes = {}
-    for path in sorted(folder.glob("*.npz")):
-        sizes[path.stem] = sizes_of(path)
-        print(path.stem, sizes[path.stem], flush=True)
+    sizes, with_loops = {}, {}
+    for path in sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_size):
+        sizes[path.stem] = sizes_of(path, join=False)
+        with_loops[path.stem] = sizes_of(path, join=True)
+        print(path.stem, sizes[path.stem], with_loops[path.stem], flush=True)
     about = {"torchcp": importlib.metadata.version("torchcp"), "torch": torch.__version__}
-    out.write_text(json.dumps({**about, "divisions": DIVISIONS, "sizes": sizes}, indent=1) + "\n")
+    found = {**about, "divisions": DIVISIONS, "sizes": sizes, "sizes_joined": with_loops}
+    out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

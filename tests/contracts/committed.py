@@ -12,6 +12,7 @@ from pathlib import Path
 
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.set_table import torchcp_sizes
 from graphdrop.report.tables import Summary, summarise
 
 ROOT = Path(__file__).parents[2]
@@ -275,3 +276,51 @@ def bought(strategy: str, labels: int) -> Figures:
         for record in lines("active/runs")
         if record["strategy"] == strategy
     }
+
+
+# Calibrators, prediction sets, out-of-distribution scores
+
+
+@cache
+def counted(graph: str) -> dict:
+    """What was counted of the prediction sets of a graph."""
+    found = [one for one in runs().values() if "sets" in one]
+    return next(one["sets"] for one in found if one["config"]["data"]["dataset"] == graph)
+
+
+@cache
+def set_graphs() -> list[str]:
+    """The graphs of which prediction sets were counted."""
+    return [one["config"]["data"]["dataset"] for one in runs().values() if "sets" in one]
+
+
+def set_coverages(*graphs: str) -> list[float]:
+    """The coverage of every score on some graphs, in percent."""
+    return [100 * one["all"]["coverage"] for g in graphs for one in counted(g).values()]
+
+
+def torchcp_gaps(sizes: str) -> list[float]:
+    """How far our sizes are from TorchCP's, in percent of these."""
+    known = torchcp_sizes()
+    pairs = [
+        (counted(graph)[method]["all"]["size"], size)
+        for graph, one in known["sizes"].items()
+        for method, size in (one | known[sizes][graph]).items()
+    ]
+    return [100 * abs(ours / theirs - 1) for ours, theirs in pairs]
+
+
+def consistency_auroc(score: str) -> float:
+    """The mean AUROC of GCN-BBGDC with the consistency loss, of the classes that were run."""
+    found = [one["auroc"]["class"]["sampled"][score] for one in lines("searches/ood-consistency")]
+    return 100 * statistics.fmean(value for one in found for value in one)
+
+
+def ood_auroc(graph: str, method: str, view: str, score: str, classes: range | None = None) -> list:
+    """AUROC of every network by class, in percent, with the same settings for all."""
+    found = [
+        one["unfamiliar"]["class"][view][score]
+        for key, one in records(f"ood-auto/{graph}-2/{method}").items()
+        if classes is None or key[1] in classes
+    ]
+    return [100 * value for one in found for value in one]

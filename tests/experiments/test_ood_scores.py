@@ -62,13 +62,22 @@ def test_every_method_has_its_line_by_every_score(dropout, tiny_config):
     }
     recipe = read_recipe("ood-auto")
     cells = [cell for cell in recipe.cells() if cell.dataset == "cora"]
-    runs = [CellRuns(cell, [lines[cell.row]] * 2, 0) for cell in cells]
+    runs = [CellRuns(cell, [lines[cell.row]] * len(cell.configs), 0) for cell in cells]
     tables = unfamiliar(TargetRuns("ood", recipe, "auto", False, runs)).tables
     text = tables["ood"].to_markdown()
     assert text.count("GCN-BBGDC, ") == len(SCORES)
     assert text.count("plain softmax, ") == len(SCORES) - 1
     assert "minus plain softmax, energy, node" in tables["ood-difference"].to_markdown()
     assert "ensemble of 5, energy, all scales" in tables["ood-shift"].to_markdown()
+
+
+def test_a_graph_is_shown_when_all_its_classes_were_left_out():
+    recipe = read_recipe("ood-auto")
+    cells = [cell for cell in recipe.cells() if cell.dataset == "cora"]
+    runs = [CellRuns(cell, [], 0) for cell in cells]
+    tables = unfamiliar(TargetRuns("ood", recipe, "auto", False, runs)).tables
+    assert tables["ood"].columns == ["mean"]
+    assert tables["ood"].rows == []
 
 
 def test_classes_of_photo_are_its_largest_median_and_smallest():

@@ -58,7 +58,7 @@ PLAIN = ROWS[3]
 
 def unfamiliar(found: TargetRuns) -> Rendering:
     """AUROC of every method by every score, by kind of perturbation; differences; accuracy."""
-    columns = [column for column in found.columns() if _has_all(found, column)]
+    columns = [column for column in found.columns() if _is_complete(found, column)]
     names = [graph_name(column.rpartition("-")[0]) for column in columns]
     note = found.note()
     if columns:
@@ -87,8 +87,10 @@ def unfamiliar(found: TargetRuns) -> Rendering:
     return Rendering(tables, {found.target: _figure(found, columns, names)})
 
 
-def _has_all(found: TargetRuns, column: str) -> bool:
-    return all(found.at(row.method, column).records for row in ROWS)
+def _is_complete(found: TargetRuns, column: str) -> bool:
+    """Whether every class of a graph was left out of every kind of network."""
+    cells = [found.at(row.method, column) for row in ROWS]
+    return all(len(runs.records) == len(runs.cell.configs) for runs in cells)
 
 
 def _areas(found: TargetRuns, column: str, row: Row, score: str, case: str) -> Numbers | None:

@@ -13,7 +13,7 @@ from graphdrop.report.plot_style import COLOURS, GREY, TWO_COLUMNS, print_style
 __all__ = ["Dots", "draw_dots"]
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_GROUP_HEIGHT, _MARGIN, _SPREAD = 0.62, 0.95, 0.6  # inches, inches, of a group's height
+_GROUP_HEIGHT, _MARGIN, _SPREAD = 0.45, 0.95, 0.6  # inches, inches, of a group's height
 _LINES = ("-", (0, (3, 1.5)), (0, (1, 1)))
 
 

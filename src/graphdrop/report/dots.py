@@ -14,6 +14,8 @@ __all__ = ["Dots", "draw_dots"]
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GROUP_HEIGHT, _MARGIN, _SPREAD = 0.45, 0.95, 0.6  # inches, inches, of a group's height
+_CHARACTERS = 110
+"""Of the legend in one line, with six for every marker."""
 _LINES = ("-", (0, (3, 1.5)), (0, (1, 1)))
 
 
@@ -87,5 +89,7 @@ def draw_dots(
         axes.set_xlabel(x_label)
         if quick:
             axes.set_title("quick run")
-        figure.legend(loc="outside lower center", ncols=4, frameon=False)
+        longest = max(len(one.label) for one in dots)
+        columns = max(1, min(4, _CHARACTERS // (longest + 6)))
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure

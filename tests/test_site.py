@@ -56,3 +56,13 @@ def test_the_links_of_a_page_lead_to_files(page):
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.S | re.M)
     targets = {target for target, _ in LINK.findall(text) if target and ":" not in target}
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_errors_of_the_faq_are_those_of_the_package():
+    page = (DOCS / "faq.md").read_text("utf-8")
+    quoted = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
+    source = "".join(path.read_text("utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+    # A message that goes over several lines of the source is one text.
+    source = re.sub(r'"\n\s*f?"', "", source)
+    assert quoted
+    assert [text for text in quoted if text not in source] == []

@@ -166,16 +166,12 @@ def test_every_link_to_a_file_leads_to_one(page: str) -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_example_in_the_readme_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # it saves its models
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL
-    )
-    assert sum(bool(line) for line in example.splitlines()) <= 12
-    exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out
+def test_the_first_example_in_the_readme_is_short() -> None:
+    # That it runs is tested with the blocks of all pages.
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert example
+    assert sum(bool(line) for line in example[1].splitlines()) <= 12
+    assert "nodes.csv" in example[1]
 
 
 @pytest.mark.parametrize(

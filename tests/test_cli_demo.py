@@ -49,7 +49,7 @@ def test_a_demo_without_any_dataset_shows_all_it_has_on_the_synthetic_graph(run,
             f"{test[name]:.3f}" for name in ("accuracy", "nll", "ece", "pavpu")
         ]
         assert f"{rates}, {how}" in row
-        assert result["calibration"]["name"] == "temperature"
+        assert result["calibration"]["name"] == "entropy-temperature"
         assert result["config"]["predict"]["masks"] in ("hard", "relaxed")
     assert "One seed" in printed
     assert "Wrote runs/demo/report.html" in printed

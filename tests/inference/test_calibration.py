@@ -64,6 +64,13 @@ def test_a_temperature_that_makes_no_difference_is_one():
     assert TemperatureScaling.fit(lambda: iter(same), torch.arange(10) % 3).temperature == 1.0
 
 
+def test_few_nodes_that_are_all_right_do_not_freeze_the_temperature():
+    outputs = torch.zeros(1, 35, 3)
+    outputs[:, :, 0] = 2.0
+    found = TemperatureScaling.fit(lambda: iter(outputs), torch.zeros(35, dtype=torch.long))
+    assert 0.2 < found.temperature < 1.0
+
+
 def test_vector_scaling_finds_a_factor_and_a_shift_for_every_class(logits):
     factor, shift = torch.tensor([0.5, 1.0, 1.5, 1.0]), torch.tensor([1.0, 0.0, -0.5, 0.0])
     labels = draw(torch.softmax(logits * factor + shift, 2).mean(0))

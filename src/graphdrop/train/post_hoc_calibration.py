@@ -133,8 +133,15 @@ SCORES = ("least_confidence", "entropy", "epistemic")
 """Uncertainties of which the one that finds errors best decides what is rejected."""
 
 
+FEWEST_ERRORS = 10
+"""With fewer errors, or right answers, an AUROC for errors is noise."""
+
+
 def best_at_errors(answer: Predictive, labels: Tensor) -> str | None:
-    """The uncertainty with the highest AUROC for errors; ``None`` where all or none are right."""
+    """The uncertainty with the highest AUROC for errors; ``None`` where too few nodes tell."""
+    right = int((answer.predicted == labels).sum())
+    if min(right, len(labels) - right) < FEWEST_ERRORS:
+        return None
     found = {name: error_auroc(answer, labels, name) for name in SCORES}
     known = {name: value for name, value in found.items() if value is not None}
     return max(known, key=lambda name: known[name]) if known else None

@@ -10,11 +10,14 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.inference.calibration.base import FEW, Calibrator, Samples, check_targets
 
 COLDEST, HOTTEST = 1e-2, 1e2
 GRID = 33
 """Temperatures that are tried first, evenly spaced in their logarithm."""
+PRIOR_BELOW = 2 * FEW
+"""With fewer nodes the logarithm of the temperature has a standard normal prior: where all of them
+are right, the likelihood alone would take the coldest temperature there is."""
 ACCURACY = 1e-5
 """Of the logarithm of the temperature, between the neighbors of the best one on the grid."""
 
@@ -48,16 +51,20 @@ class TemperatureScaling(Calibrator):
 
     @classmethod
     def fit(cls, samples: Samples, targets: Tensor) -> Self:
-        """The temperature of least NLL on the calibration nodes; no sample is kept."""
+        """The temperature of least NLL on the calibration nodes, held near 1 if these are few."""
         check_targets(targets)
         grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), GRID, dtype=torch.float64)
         losses = _losses(samples, targets, grid.exp())
+        spread = float(losses.max() - losses.min())
+        precision = 1.0 / len(targets) if len(targets) < PRIOR_BELOW else 0.0
+        losses = losses + 0.5 * precision * grid.square()
         place = int(losses.argmin())
-        if bool(torch.isclose(losses, losses[place], rtol=0.0, atol=1e-12).all()):
+        if spread <= 1e-12:
             return cls(1.0)  # it makes no difference
 
         def loss(log: float) -> float:
-            return float(_losses(samples, targets, torch.tensor([math.exp(log)])))
+            own = float(_losses(samples, targets, torch.tensor([math.exp(log)])))
+            return own + 0.5 * precision * log**2
 
         ends = float(grid[max(0, place - 1)]), float(grid[min(GRID - 1, place + 1)])
         found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": ACCURACY})

@@ -57,7 +57,8 @@ bench: $(VENV)/.dev  ## measure every benchmark against its peer, full size
 	else echo "There are no benchmarks yet: benchmarks/run.py does not exist."; fi
 
 bench-scale: $(VENV)/.dev  ## measure large graphs: minutes each, 31 GB of disk for a while
-	@$(BIN)/python benchmarks/bench_scale_memory.py $(ARGS)
+	@$(BIN)/python benchmarks/bench_scale.py $(ARGS); first=$$?; \
+	$(BIN)/python benchmarks/bench_scale_memory.py $(ARGS) && exit $$first
 
 docs: $(VENV)/.docs  ## build the documentation into site/, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -179,7 +179,12 @@ PARTS = {"sampling": sampling, "batches": batches, "ranks": ranks, "quality": qu
 def main(words: list[str] | None = None) -> bool:
     given = [] if words is None else words
     quick = "--quick" in given
-    wanted = [word for word in given if word != "--quick"] or list(PARTS)
+    named = [word for word in given if word != "--quick"]
+    unknown = sorted(set(named) - set(PARTS))
+    if unknown:
+        print(f"unknown part {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return False
+    wanted = named or list(PARTS)
     path = RESULTS / "scale.json"
     reached = True
     for name in wanted:

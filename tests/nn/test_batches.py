@@ -188,7 +188,9 @@ def test_an_attached_rate_per_edge_is_found_by_the_edge() -> None:
     check_same(outputs(model, batch), outputs(model, data))
 
 
-@pytest.mark.parametrize("make", [lambda: GCN(FEATURES, 6, 2, 4, DropEdge(0.4)), PyGGCN], ids=str)
+@pytest.mark.parametrize(
+    "make", [lambda: GCN(FEATURES, 6, 2, 4, DropEdge(0.4)), PyGGCN], ids=["ours", "PyG's"]
+)
 def test_a_batch_of_another_loader_is_enough(make: Any) -> None:
     # as PyG's loader gives it: edges in any order, no mention of our graph
     batch, shuffle = full(2), torch.randperm(full(2).num_edges, generator=torch.Generator())

@@ -103,9 +103,11 @@ def test_every_architecture_trains_on_mini_batches(
     assert 0.0 < trainer.fit().test.nll < 20.0
 
 
-def test_the_recipe_auto_trains_on_mini_batches(tiny: Dataset) -> None:
+@pytest.mark.parametrize("architecture", ["gcn", "sage"])
+def test_the_recipe_auto_trains_on_mini_batches(architecture: str, tiny: Dataset) -> None:
     train = {"batch_size": 16, "epochs": 3, "evaluate_every": 1, "samples": 2}
-    result = Trainer(Config(train=train), tiny, progress=Silent()).fit()
+    config = Config(train=train, model={"architecture": architecture})
+    result = Trainer(config, tiny, progress=Silent()).fit()
     assert "ece_floor" in result.calibration
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphdrop.loader.batch import BatchGraph
 from graphdrop.loader.clusters import cluster_nodes
-from graphdrop.loader.filtering import filled
+from graphdrop.loader.filtering import filled, with_sparse_rows
 from graphdrop.loader.sampling import random_order
 from graphdrop.loader.whole import WholeGraph
 
@@ -67,7 +67,7 @@ class ClusterLoader:
                 "importance is True; it takes shuffle=True and a batch_size of at least 2, because "
                 "an edge between two clusters has to be in some batch. Change them."
             )
-        self.data, self.seed, self.epoch = data, seed, 0
+        self.data, self.seed, self.epoch = with_sparse_rows(data), seed, 0
         self.whole = WholeGraph.from_data(data) if whole is None else whole
         self.batch_size, self.shuffle, self.importance = batch_size, shuffle, importance
         self.cluster = cluster_nodes(self.whole, num_parts, method, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def filled(data: Data, graph: BatchGraph) -> Data:
         if name == "edge_index" or not isinstance(value, Tensor):
             continue
         if data.is_node_attr(name):
-            batch[name] = value.index_select(0, n_id)
+            batch[name] = _rows(value, n_id)
         elif data.is_edge_attr(name):
             batch[name] = value.index_select(data.__cat_dim__(name, value), e_id)
     batch.edge_index = torch.from_numpy(np.stack([graph.columns, rows]).astype(np.int64))
@@ -42,6 +43,33 @@ def filled(data: Data, graph: BatchGraph) -> Data:
     if graph.importance is not None:
         batch.importance = graph.importance
     return batch
+
+
+def with_sparse_rows(data: Data) -> Data:
+    """The same `Data`; sparse features have the CSR form, of which rows are quickly taken."""
+    x = data.get("x")
+    if not isinstance(x, Tensor) or x.layout in (torch.strided, torch.sparse_csr):
+        return data
+    data = copy.copy(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of sparse tensors being new
+        data.x = x.to_sparse_csr()
+    return data
+
+
+def _rows(value: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of a tensor, dense or in CSR form."""
+    if value.layout is torch.strided:
+        return value.index_select(0, rows)
+    begin = value.crow_indices()
+    start, count = begin[rows], begin[rows + 1] - begin[rows]
+    indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    entry = (start - indptr[:-1]).repeat_interleave(count)
+    entry += torch.arange(len(entry), dtype=entry.dtype)
+    entries = value.col_indices()[entry], value.values()[entry]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of sparse tensors being new
+        return torch.sparse_csr_tensor(indptr, *entries, (len(rows), value.shape[1]))
 
 
 def with_graph(batch: Data, whole: WholeGraph, importance: Tensor | None = None) -> Data:

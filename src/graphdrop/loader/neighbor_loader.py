@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.loader.batch import BatchGraph
-from graphdrop.loader.filtering import filled, node_numbers
+from graphdrop.loader.filtering import filled, node_numbers, with_sparse_rows
 from graphdrop.loader.sampling import NeighborSampler, SampledEdges, random_order
 from graphdrop.loader.whole import WholeGraph
 
@@ -73,7 +73,7 @@ class NeighborLoader:
         whole: WholeGraph | None = None,
     ) -> None:
         _check(num_neighbors, sampler, batch_size, replace)
-        self.data = data
+        self.data = with_sparse_rows(data)
         self.whole = WholeGraph.from_data(data) if whole is None else whole
         self.seeds = node_numbers(input_nodes, self.whole.num_nodes)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last

@@ -95,11 +95,12 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
 
 def _some_features(trainer: Trainer) -> Tensor:
     """Features as the network reads them: of all nodes, or with mini-batches of training nodes."""
-    if trainer.batches is None:
-        x: Tensor = trainer.inputs.x
-        return x
+    x: Tensor = trainer.data.x
+    if trainer.batches is None or x.layout is not torch.strided:
+        given: Tensor = trainer.inputs.x
+        return given
     rows = trainer.rows["train"][:SET_NODES]
-    part = Data(x=trainer.data.x[rows])
+    part = Data(x=x[rows])
     some: Tensor = trainer.engine.defaults.inputs(part).x
     return some
 

@@ -38,10 +38,14 @@ def predict_rows(
 def is_layerwise(trainer: Trainer) -> bool:
     """Whether predictions are computed layer by layer: with mini-batches, where that is possible.
 
-    A model of a user's own, whose layers cannot be told apart, is predicted full batch.
+    A model of a user's own, whose layers cannot be told apart, is predicted full batch, and so is an
+    attached one whose own DropOut is sampled.
     """
     if trainer.batches is None:
         return False
+    layers = trainer.engine.sampled_layers().values()
+    if any(layer.sample_dropout or layer.batch_statistics for layer in layers):
+        return False  # which act on all nodes at once
     try:
         layerwise_samples(trainer.engine, trainer.data, [])
     except (TypeError, ValueError):

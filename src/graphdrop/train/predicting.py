@@ -38,8 +38,8 @@ def predict_rows(
 def is_layerwise(trainer: Trainer) -> bool:
     """Whether predictions are computed layer by layer: with mini-batches, where that is possible.
 
-    A model of a user's own, whose layers cannot be told apart, is predicted full batch, and so is an
-    attached one whose own DropOut is sampled.
+    A model of a user's own, whose layers cannot be told apart, is predicted full batch, and so is
+    an attached one whose own DropOut is sampled.
     """
     if trainer.batches is None:
         return False

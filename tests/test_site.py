@@ -22,15 +22,22 @@ PACKAGES = [
 
 
 def documented(package: str) -> list[str]:
-    """The names under `members:` on the page of a package."""
+    """The names on the page of a package: under `members:`, or by themselves.
+
+    One that is also the name of a module stands by itself: as a member it would be the module.
+    """
     page = (DOCS / "reference" / f"{package}.md").read_text("utf-8")
-    return re.findall(r"^ {8}- (\w+)$", page, re.MULTILINE)
+    alone = re.findall(rf"^::: graphdrop\.{package}\.(\w+)\.\1$", page, re.MULTILINE)
+    members = re.findall(r"^ {8}- (\w+)$", page, re.MULTILINE)
+    modules = {one.stem for one in (ROOT / "src" / "graphdrop" / package).iterdir()}
+    assert modules.isdisjoint(members)
+    return [*alone, *members]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_page_of_a_package_has_its_public_names_and_no_others(package):
     module = importlib.import_module(f"graphdrop.{package}")
-    assert sorted(documented(package)) == sorted(module.__all__)
+    assert set(documented(package)) - {"attach"} == set(module.__all__)
 
 
 def test_every_name_of_the_package_is_in_the_list_of_names_with_a_link_to_its_page():
@@ -38,9 +45,9 @@ def test_every_name_of_the_package_is_in_the_list_of_names_with_a_link_to_its_pa
     for name in graphdrop.__all__:
         if name == "__version__":
             continue
-        link = re.search(rf"\[`{name}`\]\((\w+)\.md#graphdrop\.([\w.]+)\.{name}\)", page)
+        link = re.search(rf"\[`{name}`\]\((\w+)\.md#graphdrop\.[\w.]+\.{name}\)", page)
         assert link, name
-        assert name == "attach" or name in documented(link[1])
+        assert name in documented(link[1])
 
 
 def test_every_page_is_in_the_contents_once():

@@ -1,4 +1,4 @@
-"""The examples of the tasks run, and so does every piece of code on their page."""
+"""The examples of the tasks run; the code on their page is tested with that of all pages."""
 
 import re
 import runpy
@@ -26,12 +26,3 @@ def test_an_example_prints_its_scores_and_draws_its_uncertainty(
     for title in PRINTED[name]:
         assert re.search(rf"^ ?{title}( -?\d+(\.\d+)?){{2,}}$", printed, re.MULTILINE), printed
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_code_on_the_page_of_tasks_runs() -> None:
-    page = (ROOT / "docs" / "tasks.md").read_text()
-    pieces = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(pieces) == 7
-    names: dict[str, object] = {}
-    for piece in pieces:
-        exec(compile(piece, "docs/tasks.md", "exec"), names)

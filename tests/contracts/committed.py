@@ -16,6 +16,7 @@ from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.ood_table import resampled
 from graphdrop.experiments.set_table import torchcp_sizes
+from graphdrop.experiments.trust import pooled_ece
 from graphdrop.report.tables import Summary, summarise
 
 ROOT = Path(__file__).parents[2]
@@ -342,3 +343,19 @@ def energy_lead(method: str, view: str, score: str, *graphs: str) -> list[float]
         )
         gaps.append(100 * (own - other))
     return [float(np.mean([gap.mean() for gap in gaps])), *resampled(gaps)]
+
+
+# Trust
+
+
+def pooled(graph: str, method: str) -> list[float]:
+    """Calibration error of all test predictions of the default settings, and the floor's mean."""
+    own = [
+        record
+        for record in lines("runs")
+        if "floor_gaps" in record
+        and Path(record["config"]["data"]["dataset"]).stem == graph
+        and record["config"]["model"]["method"] == method
+    ]
+    error, floor, _ = pooled_ece(own)
+    return [100.0 * error, 100.0 * floor]

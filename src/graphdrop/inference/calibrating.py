@@ -44,9 +44,9 @@ def calibrate(
         sample, for ``Predictive.from_logits``, or for ``apply(calibrator, prediction)``.
 
     Example:
-        >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
-        >>> calibrator = calibrate(logits, torch.tensor([0, 1, 0, 1]))
-        >>> round(apply(calibrator, logits).max().item(), 2)  # right three times of four
+        >>> logits = torch.tensor([[4.0, 0.0]]).repeat(200, 1)
+        >>> calibrator = calibrate(logits, torch.arange(200) % 4 // 3)  # right 3 times of 4
+        >>> round(apply(calibrator, logits).max().item(), 2)
         0.75
     """
     output = "labels" if isinstance(answer, LabelPredictive) else "classes"

@@ -93,6 +93,7 @@ def test_records_are_those_of_runs_in_this_process(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @linux
 def test_seeds_stop_at_sigterm_with_their_state_and_nothing_goes_on_or_listens(tmp_path):
     out, word = tmp_path / "runs", f"STOPPED={tmp_path}"

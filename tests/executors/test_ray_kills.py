@@ -33,6 +33,10 @@ if __name__ == "__main__":
 def cluster(tmp_path, monkeypatch):
     """The address of a cluster of two nodes, and the process of the second one."""
     monkeypatch.setenv("MARKS", str(tmp_path))
+    # the driver and Ray's workers import `contracts`, which pytest alone has on its path
+    tests = str(Path(two_nodes.__file__).parents[1])
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", tests if not path else os.pathsep.join([tests, path]))
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path) if len(str(tmp_path)) < 30 else "/tmp")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, two_nodes.__file__], text=True, **pipes)
@@ -61,7 +65,11 @@ def test_killed_workers_nodes_and_drivers_lose_nothing_and_repeat_nothing(tmp_pa
     driver = subprocess.Popen(command)
 
     # Tasks of two runs: 0 and 2 are done, 1 and 3 wait, each on its node.
-    wait_until(lambda: {1, 3} <= set(begun()) and stored(store) == [0, 2], "one task on each node")
+    def both_wait() -> bool:
+        assert driver.poll() is None, "the driver has ended"
+        return {1, 3} <= set(begun()) and stored(store) == [0, 2]
+
+    wait_until(both_wait, "one task on each node")
     where = {int(seed): (int(pid), int(parent)) for seed, pid, parent in marks("begun")}
     there = next(seed for seed in (1, 3) if where[seed][1] == second)
     here = 4 - there

@@ -51,9 +51,7 @@ def test_a_mask_per_feature_allocates_less_than_a_mebibyte_more_than_none(
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="the limit is set as it is done on Linux"
 )
-@pytest.mark.parametrize(
-    ("kind", "per_edge"), [(Kind.HARD, False), (Kind.CONCRETE, False), (Kind.CONCRETE, True)]
-)
+@pytest.mark.parametrize(("kind", "per_edge"), [(Kind.HARD, False), (Kind.CONCRETE, True)])
 def test_a_masked_pass_fits_where_no_array_of_masks_does(kind: Kind, per_edge: bool) -> None:
     finished = subprocess.run(
         [sys.executable, step_under_limit.__file__, kind, *["--per-edge"] * per_edge],

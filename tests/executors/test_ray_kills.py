@@ -33,10 +33,6 @@ if __name__ == "__main__":
 def cluster(tmp_path, monkeypatch):
     """The address of a cluster of two nodes, and the process of the second one."""
     monkeypatch.setenv("MARKS", str(tmp_path))
-    # the driver and Ray's workers import `contracts`, which pytest alone has on its path
-    tests = str(Path(two_nodes.__file__).parents[1])
-    path = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", tests if not path else os.pathsep.join([tests, path]))
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path) if len(str(tmp_path)) < 30 else "/tmp")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, two_nodes.__file__], text=True, **pipes)

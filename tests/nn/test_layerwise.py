@@ -80,7 +80,7 @@ SAMPLERS = {
 
 @pytest.mark.parametrize(  # each sampler with one normalization, in turn
     ("sampler", "normalization"),
-    zip(SAMPLERS.values(), cycle(["sym", "row", "paper"])),
+    list(zip(SAMPLERS.values(), cycle(["sym", "row", "paper"]))),
     ids=list(SAMPLERS),
 )
 def test_layerwise_is_the_full_batch(sampler: Any, normalization: str) -> None:

@@ -10,7 +10,7 @@ from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
 from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import DropEdge, DropNode, GraphDropConnect
+from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
 GRAPH = Graph.from_edge_index(EDGES, 4)
@@ -24,6 +24,9 @@ MEANING = {
     "GCN-GDC": (GraphDropConnect, FixedRate, None),
     "GCN-BBDE": (DropEdge, BetaBernoulliRate, Concrete),
     "GCN-BBGDC": (GraphDropConnect, BetaBernoulliRate, Concrete),
+    "GCN-BBNS": (DropNode, BetaBernoulliRate, Concrete),
+    "GCN-BBDO": (DropOut, BetaBernoulliRate, Concrete),
+    "GCN-BGDC": (GraphDropConnect, LearnedRate, Concrete),
     "GCN-BDE-ARM": (DropEdge, LearnedRate, ARM),
     "GCN-BBDE-ARM": (DropEdge, BetaBernoulliRate, ARM),
     "GCN-BBGDC-ARM": (GraphDropConnect, BetaBernoulliRate, ARM),

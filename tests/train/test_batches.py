@@ -49,6 +49,8 @@ def gradients(trainer: Trainer) -> tuple[dict[str, float], list[torch.Tensor]]:
         ("SAGE-BBGDC", {}),
         ("GAT-BBDE", {"model": {"heads": 2}, "objective": {"agree": 0.5}}),
         ("GCNII-BBGDC", {}),
+        ("PROPAGATION-BBNS", {"model": {"orders": 2}}),
+        ("PROPAGATION-BBGDC", {"model": {"orders": 2}, "objective": {"agree": 0.5}}),
     ],
     ids=str,
 )
@@ -99,7 +101,8 @@ def test_every_architecture_trains_on_mini_batches(
     model = {"architecture": architecture, "heads": 2}
     config = settings_of("GCN-BBGDC", train=train, model=model)
     trainer = Trainer(config, tiny, progress=Silent())
-    assert trainer.layerwise
+    # features that are propagated before all layers are not divided into chunks of rows
+    assert trainer.layerwise == (architecture != "propagation")
     assert 0.0 < trainer.fit().test.nll < 20.0
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from graphdrop.config.recipes import Method
 
-Architecture = Literal["gcn", "gat", "gatv2", "sage", "gin", "gcnii", "appnp"]
+Architecture = Literal["gcn", "gat", "gatv2", "sage", "gin", "gcnii", "appnp", "propagation"]
 ARCHITECTURES: tuple[str, ...] = get_args(Architecture)
 
 

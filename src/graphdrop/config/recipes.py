@@ -31,6 +31,12 @@ class Method(StrEnum):
     """DropEdge with a learned beta-Bernoulli rate per layer."""
     GCN_BBGDC = "GCN-BBGDC"
     """Graph DropConnect with a learned beta-Bernoulli rate per layer."""
+    GCN_BBNS = "GCN-BBNS"
+    """Node sampling with a learned beta-Bernoulli rate per layer."""
+    GCN_BBDO = "GCN-BBDO"
+    """DropOut with a learned beta-Bernoulli rate per layer."""
+    GCN_BGDC = "GCN-BGDC"
+    """Graph DropConnect with a learned Bernoulli rate per layer, no prior."""
     GCN_BDE_ARM = "GCN-BDE-ARM"
     """DropEdge with a learned Bernoulli rate per layer, no prior; gradients by ARM."""
     GCN_BBDE_ARM = "GCN-BBDE-ARM"
@@ -95,6 +101,9 @@ BY_METHOD: Mapping[Method, Settings] = {
     Method.GCN_GDC: merged(PAPER, HARD),
     Method.GCN_BBDE: PAPER,
     Method.GCN_BBGDC: PAPER,
+    Method.GCN_BBNS: PAPER,
+    Method.GCN_BBDO: PAPER,
+    Method.GCN_BGDC: PAPER,
     Method.GCN_BDE_ARM: merged(PAPER, HARD),
     Method.GCN_BBDE_ARM: merged(PAPER, HARD),
     Method.GCN_BBGDC_ARM: merged(PAPER, HARD),

@@ -97,9 +97,13 @@ class ModelSettings(Section):
     """The method's name, with or without GCN-; with another architecture's name before it, such as
     GAT-BBGDC, it sets that too. It also decides the defaults of everything that is not set."""
     architecture: Architecture = "gcn"
-    """Our own GCN, or PyTorch Geometric's layers with the method's sampler attached to them."""
+    """Our own GCN; PyTorch Geometric's layers with the method's sampler attached to them; or
+    propagation, an MLP on the mean of the features after 0, 1, ... `orders` hops, as in GRAND."""
     layers: Count = 2
-    """Number of graph convolutions; of appnp that of the linear layers before the propagation."""
+    """Number of graph convolutions; of appnp and propagation that of the linear layers."""
+    orders: Annotated[int, Field(ge=0)] = 8
+    """propagation: the number of hops. Nodes or features are sampled once before all of them, edges
+    and connections in every hop anew."""
     hidden: Count = 128
     """Width of the hidden layers."""
     norm: Literal["row", "sym", "paper"] = "row"

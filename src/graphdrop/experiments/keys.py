@@ -25,6 +25,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "jumping": "none",
         "heads": 8,
         "rate_draw": "layer",
+        "orders": 8,
     },
     "data": {"calibration": 0.0, "missing": "impute"}
     | dict.fromkeys(

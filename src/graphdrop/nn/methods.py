@@ -16,8 +16,16 @@ from torch import nn
 from graphdrop.config import Method, ModelSettings
 from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.nn.models import GCN
+from graphdrop.nn.propagation import MixedOrderPropagation
 from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
-from graphdrop.samplers import EDGE_FEATURES, DropEdge, DropNode, GraphDropConnect, Sampler
+from graphdrop.samplers import (
+    EDGE_FEATURES,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    Sampler,
+)
 from graphdrop.util.memory import check_bytes
 
 
@@ -53,6 +61,10 @@ def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
 
 def _nodes(rate: Rate, settings: ModelSettings) -> Sampler:  # noqa: ARG001
     return DropNode(rate, rescale=True)
+
+
+def _features(rate: Rate, settings: ModelSettings) -> Sampler:  # noqa: ARG001
+    return DropOut(rate, rescale=True)
 
 
 def _connections(rate: Rate, settings: ModelSettings) -> Sampler:
@@ -94,6 +106,9 @@ METHODS: Mapping[Method, Parts] = {
     Method.GCN_GDC: Parts(_connections),
     Method.GCN_BBDE: Parts(_edges, _beta_bernoulli, "concrete"),
     Method.GCN_BBGDC: Parts(_connections, _beta_bernoulli, "concrete"),
+    Method.GCN_BBNS: Parts(_nodes, _beta_bernoulli, "concrete"),
+    Method.GCN_BBDO: Parts(_features, _beta_bernoulli, "concrete"),
+    Method.GCN_BGDC: Parts(_connections, _learned, "concrete"),
     Method.GCN_BDE_ARM: Parts(_edges, _learned, "arm"),
     Method.GCN_BBDE_ARM: Parts(_edges, _beta_bernoulli, "arm"),
     Method.GCN_BBGDC_ARM: Parts(_connections, _beta_bernoulli, "arm"),
@@ -137,7 +152,9 @@ class Blueprint:
             torch.manual_seed(seed)
             rate = parts.rate(settings, self.edges)
             sampler = parts.sampler(rate, settings) if parts.sampler else None
-            make = self._gcn if settings.architecture == "gcn" else self._attached
+            make = {"gcn": self._gcn, "propagation": self._propagated}.get(
+                settings.architecture, self._attached
+            )
             network = make(sampler, estimator(settings), seed)
         vars(network)["blueprint"] = self
         return network
@@ -174,10 +191,29 @@ class Blueprint:
     def _attached(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
         """A network of PyG layers with the sampler, if there is one, attached."""
         from graphdrop.nn.attach import attach  # noqa: PLC0415 - PyG's layers take seconds to import
-        from graphdrop.nn.stack import ConvStack  # noqa: PLC0415
+
+        network, drops = self._stack(), self.settings.dropout > 0.0
+        attach(network, sampler or DropEdge(0.0), own, sample_dropout=drops, seed=seed)
+        return network
+
+    def _propagated(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
+        """An MLP on features that are propagated before it, with the sampler in there."""
+        settings = self.settings
+        propagation = MixedOrderPropagation(
+            settings.orders,
+            (sampler or DropEdge(0.0)).for_first_layer(),
+            normalization=settings.norm,
+            estimator=own,
+            seed=seed,
+        )
+        propagation.sample_dropout = settings.dropout > 0.0
+        return self._stack(propagation)
+
+    def _stack(self, input_propagation: nn.Module | None = None) -> nn.Module:
+        from graphdrop.nn.stack import ConvStack  # noqa: PLC0415 - PyG's layers take seconds
 
         settings = self.settings
-        network = ConvStack(
+        return ConvStack(
             settings.architecture,
             self.in_channels,
             settings.hidden,
@@ -188,10 +224,8 @@ class Blueprint:
             residual=settings.residual == "linear",
             jk=None if settings.jumping == "none" else settings.jumping,
             heads=settings.heads,
+            input_propagation=input_propagation,
         )
-        drops = settings.dropout > 0.0
-        attach(network, sampler or DropEdge(0.0), own, sample_dropout=drops, seed=seed)
-        return network
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
@@ -224,7 +258,8 @@ def _check(settings: ModelSettings, parts: Parts) -> None:
             f"{settings.method} has a rate for every edge, which a {settings.architecture} layer, "
             'with edges of its own, cannot read: set model.architecture = "gcn"'
         )
-    if attached and settings.mask == "before" and parts.sampler in (_edges, _connections):
+    normalizes = attached and settings.architecture != "propagation"
+    if normalizes and settings.mask == "before" and parts.sampler in (_edges, _connections):
         raise ValueError(
             f'model.mask is "before", but {settings.architecture} normalizes its edges itself, '
             'before masks can act: set model.mask = "after", or model.architecture = "gcn"'

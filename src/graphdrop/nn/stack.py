@@ -43,8 +43,10 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "sage": _plain(conv.SAGEConv),
     "gin": _gin,
 }
-"""Builders of layers by architecture; GCNII and APPNP are built separately."""
-WEIGHTED = ("gcnii", "appnp")
+"""Builders of layers by architecture; GCNII, APPNP and the MLP of a propagation are built apart."""
+LINEAR = ("appnp", "propagation")
+"""Architectures whose layers are linear maps: messages pass behind or before all of them."""
+WEIGHTED = ("gcnii", *LINEAR)
 """Architectures that take edge weights."""
 
 
@@ -52,10 +54,11 @@ class ConvStack(nn.Module):
     """A network of PyG's layers: each followed by a normalization layer, a relu and DropOut.
 
     Args:
-        architecture: ``gat``, ``gatv2``, ``sage``, ``gin``, ``gcnii`` or ``appnp``.
+        architecture: ``gat``, ``gatv2``, ``sage``, ``gin``, ``gcnii``, ``appnp`` or
+            ``propagation``.
         in_channels: number of features of a node.
         hidden_channels: width of the hidden layers.
-        num_layers: number of layers; for APPNP that of the network before the propagation.
+        num_layers: number of layers; for APPNP and ``propagation`` those of the MLP.
         out_channels: number of classes, or of targets.
         dropout: drop rate of DropOut on the input of every layer.
         norm: normalization layer after every hidden layer: ``"batch"``, ``"layer"`` or ``None``.
@@ -63,6 +66,8 @@ class ConvStack(nn.Module):
         jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
             ``"last"``, go into a last linear layer; ``None`` is without.
         heads: number of attention heads, if it divides the width.
+        input_propagation: a module that is applied to features and edges before all layers, such
+            as ``MixedOrderPropagation``.
     """
 
     def __init__(
@@ -78,9 +83,11 @@ class ConvStack(nn.Module):
         residual: bool = False,
         jk: Literal["cat", "max", "last"] | None = None,
         heads: int = 8,
+        input_propagation: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.architecture, self.dropout = architecture, dropout
+        self.input_propagation = input_propagation
         self.first = self.propagation = None
         inputs = in_channels
         count = num_layers
@@ -108,7 +115,7 @@ class ConvStack(nn.Module):
 
     def _layer(self, inputs: int, outputs: int, heads: int, number: int, last: bool) -> nn.Module:
         layer: nn.Module
-        if self.architecture == "appnp":
+        if self.architecture in LINEAR:
             layer = Linear(inputs, outputs)
             return layer
         if self.architecture == "gcnii":
@@ -125,6 +132,8 @@ class ConvStack(nn.Module):
             )
         x = x if x.layout is torch.strided else x.to_dense()
         edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        if self.input_propagation is not None:
+            x = self.input_propagation(x, *edges)
         if self.first is not None:
             x = self.first(dropout(x, self.dropout, self.training)).relu()
         initial, outputs = x, []
@@ -147,7 +156,7 @@ class ConvStack(nn.Module):
         out: Tensor
         if self.architecture == "gcnii":
             out = layer(x, initial, *edges)
-        elif self.architecture == "appnp":
+        elif self.architecture in LINEAR:
             out = layer(x)
         else:
             out = layer(x, *edges)

@@ -46,6 +46,11 @@ class Stage(NamedTuple):
 def stages_of(model: nn.Module) -> list[Stage]:
     """The stages of a network, or an error that says what to do."""
     if isinstance(model, ConvStack):
+        if model.input_propagation is not None:
+            raise ValueError(
+                "the network propagates all features before its first layer, which layerwise=True "
+                "does not divide into chunks of rows. Predict without layerwise."
+            )
         found = _of_stack(model)
     elif isinstance(model, BasicGNN) and type(model).forward is BasicGNN.forward:
         found = _of_basic(model)

@@ -1,0 +1,179 @@
+"""``MixedOrderPropagation``: features averaged over neighborhoods of growing order, sampled."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from graphdrop.draws import Kind, Mask, Sharing, rescale_factor
+from graphdrop.estimators import Concrete, Estimator
+from graphdrop.graph import Graph, Normalization
+from graphdrop.kernels import aggregate
+from graphdrop.nn.batches import check_batch
+from graphdrop.nn.features import drop_dense
+from graphdrop.nn.inputs import Inputs
+from graphdrop.nn.sampled_layer import SampledLayer
+from graphdrop.samplers import Draw, Sampler
+
+HOP_SHIFT = 32
+"""Every hop of a pass has its own random stream."""
+
+
+class MixedOrderPropagation(SampledLayer):
+    r"""Mixed-order propagation: the mean of the features after 0, 1, ... ``orders`` hops.
+
+    .. math:: \bar X = \frac{1}{K + 1} \sum_{k=0}^{K} \hat A^k X
+
+    It has no weights: an MLP behind it is the network of GRAND (Feng et al., 2020). A sampler with
+    a draw per node or per feature of a node (``DropNode``, ``DropOut``) masks ``X`` once, before
+    all hops, as GRAND does. One with a draw per edge (``DropEdge``, ``GraphDropConnect``) masks
+    :math:`\hat A` in every hop anew. In training every call samples new masks; after ``eval()``
+    the expected mask is used.
+
+    Args:
+        orders: the number of hops :math:`K`; 0 leaves the features as they are.
+        sampler: samples nodes, features or connections; ``None`` keeps all.
+        normalization: ``sym``, ``row`` or ``paper`` (``Normalization``); self-loops are added.
+        estimator: gradient estimator for a learned rate; by default ``Concrete()``.
+        seed: seed of the masks; by default drawn by torch's generator.
+
+    Example:
+        >>> from graphdrop import DropNode
+        >>> propagation = MixedOrderPropagation(2, DropNode(0.5, rescale=True)).eval()
+        >>> propagation(torch.eye(2), torch.tensor([[0, 1], [1, 0]])).tolist()
+        [[0.666..., 0.333...], [0.333..., 0.666...]]
+    """
+
+    def __init__(
+        self,
+        orders: int = 8,
+        sampler: Sampler | None = None,
+        *,
+        normalization: Normalization | str = Normalization.SYM,
+        estimator: Estimator | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        if orders < 0:
+            raise ValueError(f"orders is {orders}; it takes a number of at least 0.")
+        if sampler is not None:
+            _check_sampler(sampler)
+        self.orders = orders
+        self.sampler = copy.deepcopy(sampler)
+        self.normalization = Normalization.of(normalization)
+        learned = sampler is not None and any(True for _ in sampler.rate.parameters())
+        self.estimator = Concrete() if learned and estimator is None else estimator
+        self.temperature = None if self.estimator is None else self.estimator.temperature
+        self._inputs = Inputs()
+        self.start_stream(int(torch.randint(2**63 - 1, ())) if seed is None else seed)
+
+    @property
+    def K(self) -> int:  # noqa: N802 - as PyG names the hops of APPNP; mini-batches read it
+        """The number of hops."""
+        return self.orders
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(
+        self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Features ``[nodes, features]`` to propagated ones of the same shape.
+
+        Args:
+            x: dense features.
+            edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
+            edge_weight: ``[E]``, 1 by default.
+        """
+        batch = self.in_batch
+        if batch is None:
+            graph = self._inputs.graph(edge_index, edge_weight, len(x), self.normalization)
+        else:
+            check_batch(batch, len(x), None)
+            graph = batch.square(self.normalization)
+        draw, number = self.next_draw(training=self.training)
+        if self._keeps_all(draw):
+            if x.requires_grad:
+                return self._mixed(x, graph, None, number)
+            kept: Tensor = self._inputs._known.get(
+                lambda: self._mixed(x, graph, None, number), x, graph, extra=("kept", self.orders)
+            )
+            return kept
+        return self._mixed(x, graph, self.sampler, number, draw)
+
+    def _keeps_all(self, draw: Draw | None) -> bool:
+        """Whether no mask acts, so that the result depends on the features and the graph alone."""
+        if self.sampler is None or self.sampler.rate.keeps_all:
+            return True
+        return self.sampler.rescale if draw is None else draw.keeps_all
+
+    def _mixed(
+        self,
+        x: Tensor,
+        graph: Graph,
+        sampler: Sampler | None,
+        number: int,
+        draw: Draw | None = None,
+    ) -> Tensor:
+        hops = sampler
+        if sampler is not None and sampler.sharing is Sharing.SOURCE:
+            x, hops = self._dropped(x, graph, sampler, draw, number), None
+        total = state = x
+        for hop in range(self.orders):
+            state = self._hop(state, graph, hops, draw, number=number, hop=hop)
+            total = total + state
+        return total / (self.orders + 1)
+
+    def _dropped(
+        self, x: Tensor, graph: Graph, sampler: Sampler, draw: Draw | None, number: int
+    ) -> Tensor:
+        """The features of nodes, masked before all hops."""
+        mask = self._recorded(sampler.mask(graph, draw, number), graph, x, draw, number)
+        return _scaled(drop_dense(x, mask, graph), sampler, mask)
+
+    def _hop(
+        self,
+        state: Tensor,
+        graph: Graph,
+        sampler: Sampler | None,
+        draw: Draw | None,
+        *,
+        number: int,
+        hop: int,
+    ) -> Tensor:
+        if sampler is None:
+            return aggregate(graph, state)
+        mask = sampler.mask(graph, draw, number | hop << HOP_SHIFT)
+        mask = self._recorded(mask, graph, state, draw, number)
+        return _scaled(aggregate(graph, state, mask), sampler, mask)
+
+    @staticmethod
+    def _recorded(mask: Mask, graph: Graph, x: Tensor, draw: Draw | None, number: int) -> Mask:
+        if draw is not None:
+            draw.record(mask, graph, x.shape[1], number)
+        return mask
+
+    def extra_repr(self) -> str:
+        """The number of hops."""
+        return f"orders={self.orders}"
+
+
+def _scaled(out: Tensor, sampler: Sampler, mask: Mask) -> Tensor:
+    if not sampler.rescale or mask.kind is Kind.MEAN:
+        return out
+    return out * rescale_factor(mask)
+
+
+def _check_sampler(sampler: Sampler) -> None:
+    """Raise if the sampler needs more than nodes, features or edges to mask."""
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "
+            "DropNode(0.5), or None."
+        )
+    if sampler.needs_earlier_layers or sampler.needs_weights or sampler.reads_edges:
+        raise ValueError(
+            f"sampler is {type(sampler).__name__} with options that need other layers, weights or "
+            "the features of edges; a propagation takes DropNode, DropOut, DropEdge or "
+            "GraphDropConnect with one rate. Use one of these, or graphdrop.GCN."
+        )

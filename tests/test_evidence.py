@@ -11,6 +11,8 @@ from contracts import committed
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.search import read_search
 from graphdrop.experiments.search_ranking import outcome
+from graphdrop.experiments.worth_page import BEGIN, END, with_passage
+from graphdrop.experiments.worth_page import committed as committed_worth
 from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +28,7 @@ ELSEWHERE = ("paper", "published", "setting", "example", "timing", "check")
 def plain(text: str) -> str:
     """The words of a page in one line: no code, no addresses of links, no emphasis."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(rf"{BEGIN}.*?{END}", "", text, flags=re.DOTALL)  # made from the lines, see below
     text = re.sub(r"`[^`]*`", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     text = text.replace("**", "").replace("<br>", " ").replace("\N{MINUS SIGN}", "-")
@@ -81,6 +84,12 @@ def test_every_figure_on_a_page_is_a_result_that_is_kept_or_known_to_be_somethin
     assert MEAN_AND_DEVIATION.findall(text) == []
     around = [text[max(0, at.start() - 60) : at.end() + 30] for at in FIGURE.finditer(text)]
     assert not around, "not in a table of results nor in quoted_figures.toml:\n" + "\n".join(around)
+
+
+def test_the_passage_on_the_controlled_experiment_is_what_its_lines_give():
+    page = (ROOT / "docs/evidence.md").read_text("utf-8")
+    made = with_passage(page, committed_worth(ROOT / "results"))
+    assert page == made, "python -m graphdrop.experiments.worth_page docs/evidence.md results"
 
 
 def flat(value) -> list[float]:

@@ -26,7 +26,7 @@ from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
 
-ONLY_RECIPE = {"trust": "auto", "sets": "auto", "calibration": "tuned"}
+ONLY_RECIPE = {"trust": "auto", "sets": "auto", "worth": "auto", "calibration": "tuned"}
 """The recipe of targets that have one, and not the paper's."""
 
 
@@ -36,8 +36,8 @@ def reproduce(
         typer.Argument(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
-            "local, ablation, amortised, general, ood, trust, calibration, sets, schematics, or "
-            "all.",
+            "local, ablation, amortised, general, ood, trust, calibration, sets, worth, "
+            "schematics, or all.",
         ),
     ],
     *,
@@ -45,8 +45,8 @@ def reproduce(
         str | None,
         typer.Option(
             help="paper: the paper's settings. tuned: ours, chosen on validation. control: for "
-            "ood, what the settings do without the method. auto: for trust, sets and ood, the "
-            "default settings.",
+            "ood, what the settings do without the method. auto: for trust, sets, worth and ood, "
+            "the default settings.",
             show_default="paper, or the only one",
         ),
     ] = None,
@@ -60,11 +60,18 @@ def reproduce(
     method: Annotated[
         list[str] | None, typer.Option(help="Run only cells of this method; may be repeated.")
     ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For worth: run only what this factor needs, one of sharing, rate, estimator, kl, "
+            "prediction, architecture; may be repeated."
+        ),
+    ] = None,
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            help="For trust, calibration, sets and ood with the recipe auto: an .npz file of your "
-            "own, as well; may be repeated."
+            help="For trust, calibration, sets, worth and ood with the recipe auto: an .npz file "
+            "of your own, as well; may be repeated."
         ),
     ] = None,
     quick: Annotated[
@@ -120,6 +127,7 @@ def reproduce(
         runs=runs,
         datasets=[_dataset(name) for name in dataset or ()],
         methods=[_method(name) for name in method or ()],
+        factors=factor or (),
         quick=quick,
         render_only=render_only,
         out=out,

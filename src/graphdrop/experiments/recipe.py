@@ -16,6 +16,8 @@ from graphdrop import config as settings
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
 from graphdrop.experiments.calibrators import Divided
+from graphdrop.experiments.controlled import OWN, Controlled
+from graphdrop.experiments.factors import Factor
 from graphdrop.experiments.left_out_class import LeftOut
 from graphdrop.experiments.ood_scores import Unfamiliar
 from graphdrop.experiments.set_coverage import Covered
@@ -40,7 +42,9 @@ class Row(Part):
     like: str = ""
     """The method whose rules it takes, if not its own: a control differs in its method alone."""
     members: Annotated[int, Field(ge=1)] = 1
-    """Networks of an ensemble, where classes are left out."""
+    """Networks of an ensemble, where classes are left out or factors compared."""
+    views: list[str] = [OWN]
+    """Ways of predicting with its networks, where factors are compared."""
     set: Values = {}
 
     @property
@@ -123,6 +127,10 @@ class Recipe(Part):
     """Of test nodes, on which prediction sets are calibrated, if they are counted."""
     files: bool = False
     """Whether graphs of one's own may be added; with the settings auto they always may."""
+    factors: list[Factor] = []
+    """What is compared with what, if rows are arms of a controlled experiment."""
+    graphs: list[str] = []
+    """The graphs of its comparisons, those that are given by a file among them."""
 
     def cells(
         self, *, runs: int | None = None, quick: bool = False, files: Sequence[str] = ()
@@ -168,6 +176,10 @@ class Recipe(Part):
             train, validation = self.shares
             shares = {"train_share": train, "validation_share": validation}
             return [Divided.model_validate(dict(config) | shares)]
+        if self.factors:
+            public = config.data.split == "public" and config.data.dataset in self.datasets
+            own = {"views": ",".join(row.views), "members": row.members, "nodes": public}
+            return [Controlled.model_validate(dict(config) | own)]
         if self.divisions:
             return [Covered.model_validate(dict(config) | {"divisions": self.divisions})]
         if self.left_out:
@@ -309,6 +321,15 @@ def _folder() -> Any:
 
 
 C = TypeVar("C", bound=Cell)
+
+
+def needed(cells: Sequence[C], factors: Sequence[Factor]) -> list[C]:
+    """The cells that some factors need; all of them without factors."""
+    return [
+        cell
+        for cell in cells
+        if not factors or any(one.needs(cell.row, graph_name(cell.dataset)) for one in factors)
+    ]
 
 
 def only(cells: Sequence[C], datasets: Sequence[str], methods: Sequence[str]) -> list[C]:

@@ -20,6 +20,7 @@ import torch
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
 from graphdrop.experiments.calibrators import Divided, calibrator_scores
+from graphdrop.experiments.controlled import Controlled, controlled_scores
 from graphdrop.experiments.edge_rates import edge_rates
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.left_out_class import LeftOut, detection, without_class
@@ -44,6 +45,7 @@ from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import load_for
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
+from graphdrop.train.result import Result
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""
@@ -84,6 +86,8 @@ def run_config(
             found = _divided(config, dataset, follower)
         elif isinstance(config, Covered):
             found = _covered(config, dataset, follower)
+        elif isinstance(config, Controlled):
+            found = _controlled(config, dataset, follower)
         else:
             found = _whole(config, dataset, follower, blind=blind)
     except DivergedError as error:
@@ -169,10 +173,29 @@ def _covered(config: Covered, dataset: Dataset, follower: _Follower) -> dict[str
     return {name: found[name] for name in ("epochs", "selected_epoch", "drop_rates")} | scored
 
 
+def _controlled(config: Controlled, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
+    start = time.process_time()
+    trainers = [
+        Trainer(one, dataset, progress=Silent(), callbacks=[follower])
+        for one in config.member_configs()
+    ]
+    first, *_ = [_trained(trainer, trainer.fit()) for trainer in trainers]
+    kept = {name: getattr(config, name) for name in ("views", "members", "nodes")}
+    found = first | controlled_scores(trainers, config)
+    return found | {
+        "config": settled(trainers[0].config) | kept,  # with what was chosen for the graph
+        "cpu_seconds": round(time.process_time() - start, 3),
+    }
+
+
 def _fitted(trainer: Trainer) -> dict[str, Any]:
     result = trainer.fit()
     calibrated = calibration_record(trainer, result) if result.calibration else {}
-    return calibrated | {
+    return calibrated | _trained(trainer, result)
+
+
+def _trained(trainer: Trainer, result: Result) -> dict[str, Any]:
+    return {
         "epochs": result.epochs,
         "selected_epoch": result.selected_epoch,
         "drop_rates": result.drop_rates,

@@ -15,9 +15,11 @@ from graphdrop.experiments import (
     rendering,
     set_table,
     trust,
+    worth,
 )
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
+from graphdrop.experiments.factors import Factor, chosen
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.rendering import Rendering
@@ -44,6 +46,7 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "trust": trust.trust,
     "calibration": calibration_table.calibration,
     "sets": set_table.sets,
+    "worth": worth.worth,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,
@@ -63,6 +66,8 @@ class Request:
     datasets: Sequence[str] = ()
     methods: Sequence[str] = ()
     """Only cells of these are run; tables show whatever is there."""
+    factors: Sequence[str] = ()
+    """Only cells that these factors of a controlled experiment need are run."""
     files: Sequence[str] = ()
     """Graphs of one's own, beside those of the recipe."""
     quick: bool = False
@@ -99,10 +104,11 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
         if request.files and not (recipe.files or recipe.settings == "auto"):
             raise ValueError(
                 f"--file gives {request.files[0]}, but {target} has graphs of its own: only trust, "
-                "calibration, sets, and ood with the recipe auto take others"
+                "calibration, sets, worth, and ood with the recipe auto take others"
             )
+        factors = list(chosen(recipe.factors, request.factors))
         if not request.render_only:
-            _make(target, recipe, store, request)
+            _make(target, recipe, store, request, factors)
         cells = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
         found = TargetRuns(
             target,
@@ -132,12 +138,11 @@ def targets_of(target: str, recipe: str) -> list[str]:
     return [target]
 
 
-def _make(target: str, recipe: Recipe, store: Store, request: Request) -> None:
-    cells = recipes.only(
-        recipe.cells(runs=request.runs, quick=request.quick, files=request.files),
-        request.datasets,
-        request.methods,
-    )
+def _make(
+    target: str, recipe: Recipe, store: Store, request: Request, factors: Sequence[Factor]
+) -> None:
+    every = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
+    cells = recipes.only(recipes.needed(every, factors), request.datasets, request.methods)
     configs = [config for cell in cells for config in cell.configs]
     display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)
     run_cells(

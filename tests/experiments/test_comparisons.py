@@ -1,0 +1,99 @@
+"""Intervals hold what they say: closed forms, and false alarms in simulations without a difference.
+
+A false alarm is an interval without 0, at 5 %. 2000 replicates have a standard error of 0.5 points.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from graphdrop.experiments.comparisons import crossed, holm, resampled_t, seeds_alone
+
+REPLICATES, SEEDS, NODES = 2000, 10, 60
+
+
+def false_alarms(found) -> float:
+    return float(np.mean([one.low > 0 or one.high < 0 for one in found]))
+
+
+@pytest.mark.parametrize(
+    ("seed", "node", "rest"),
+    [(0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (0.2, 0.5, 1.0), (1.0, 3.0, 0.1)],
+)
+def test_seeds_and_nodes_crossed_give_at_most_six_percent_of_false_alarms(seed, node, rest):
+    draw = np.random.default_rng(1)
+    values = (
+        seed * draw.normal(size=(REPLICATES, SEEDS, 1))
+        + node * draw.normal(size=(REPLICATES, 1, NODES))
+        + rest * draw.normal(size=(REPLICATES, SEEDS, NODES))
+    )
+    found = [crossed(one) for one in values]
+    assert 0.015 <= false_alarms(found) <= 0.06
+    agreed = [(one.p_value < 0.05) == (one.low > 0 or one.high < 0) for one in found]
+    assert all(agreed)
+    if node == 3.0:  # what an interval over seeds alone does where nodes differ
+        assert false_alarms([seeds_alone(one.mean(1)) for one in values[:400]]) > 0.1
+
+
+def test_right_and_wrong_answers_crossed_give_no_more_false_alarms():
+    draw = np.random.default_rng(2)
+    ease = draw.normal(size=(600, 1, 150))
+    luck = 0.3 * draw.normal(size=(2, 600, SEEDS, 1))
+    right = draw.random((2, 600, SEEDS, 150)) < stats.norm.cdf(1.0 + ease + luck)
+    found = [crossed(one) for one in right[0].astype(float) - right[1]]
+    assert false_alarms(found) <= 0.08  # 600 replicates: 3 standard errors above 5 %
+
+
+def test_the_crossed_interval_is_that_of_the_mean_squares():
+    values = np.random.default_rng(3).normal(size=(4, 6)) + np.arange(4)[:, None] + np.arange(6)
+    by_seed, by_node = values.mean(1), values.mean(0)
+    rest = values - by_seed[:, None] - by_node + values.mean()
+    a, b, e = 6 * by_seed.var(ddof=1), 4 * by_node.var(ddof=1), (rest**2).sum() / 15
+    assert min(a, b) > e
+    degrees = (a + b - e) ** 2 / (a**2 / 3 + b**2 / 5 + e**2 / 15)
+    found = crossed(values)
+    reach = stats.t.ppf(0.975, degrees) * np.sqrt((a + b - e) / 24)
+    assert found.degrees == pytest.approx(degrees)
+    assert (found.low, found.high) == pytest.approx((values.mean() - reach, values.mean() + reach))
+
+
+def test_one_column_of_seeds_that_nodes_share_is_students_t():
+    differences = np.array([0.3, -0.1, 0.5, 0.2])
+    table = np.repeat(differences[:, None], 50, 1)
+    assert crossed(table) == pytest.approx(seeds_alone(differences), abs=1e-12)
+    assert crossed(np.zeros((3, 5))).p_value == 1.0
+
+
+def test_the_corrected_t_has_five_percent_of_false_alarms_where_splits_are_correlated():
+    tested, fitted = 1000, 640
+    correlation = tested / (tested + fitted)
+    draw = np.random.default_rng(4)
+    common, own = draw.normal(size=(REPLICATES, 1)), draw.normal(size=(REPLICATES, SEEDS))
+    values = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+    found = [resampled_t(one, tested, fitted) for one in values]
+    assert false_alarms(found) == pytest.approx(0.05, abs=0.015)
+    assert false_alarms([seeds_alone(one) for one in values]) > 0.3
+    first, plain = found[0], seeds_alone(values[0])
+    widening = np.sqrt(1 + SEEDS * tested / fitted)
+    assert (first.high - first.low) / (plain.high - plain.low) == pytest.approx(widening)
+
+
+def test_holm_corrects_step_by_step_and_keeps_the_family_wise_rate():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.01, 0.2], planned=4) == pytest.approx([0.04, 0.6])
+    assert holm([], planned=3) == []
+    with pytest.raises(ValueError, match=r"planned is 1; it takes at least the number of p-values"):
+        holm([0.1, 0.2], planned=1)
+    draw = np.random.default_rng(5)
+    families = draw.random((REPLICATES, 8))
+    alarms = np.mean([min(holm(one)) < 0.05 for one in families.tolist()])
+    assert alarms == pytest.approx(0.05, abs=0.015)
+
+
+def test_too_little_to_compare_is_refused():
+    with pytest.raises(ValueError, match=r"differences has shape \(1, 5\)"):
+        crossed(np.zeros((1, 5)))
+    with pytest.raises(ValueError, match=r"differences has 1 entries"):
+        resampled_t([0.1], 10, 10)
+    with pytest.raises(ValueError, match=r"differences has 1 entries"):
+        seeds_alone([0.1])

@@ -1,0 +1,252 @@
+"""``reproduce worth``: arms differ in their factor alone, and tables say what records hold."""
+
+import numpy as np
+import pytest
+import torch
+
+from graphdrop.experiments import recipe as recipes
+from graphdrop.experiments.comparisons import crossed, resampled_t
+from graphdrop.experiments.controlled import Controlled, outcome, outcomes_of
+from graphdrop.experiments.factors import Arm, Factor, chosen
+from graphdrop.experiments.keys import run_key, settled
+from graphdrop.experiments.recipe import read_recipe
+from graphdrop.experiments.single_run import run_config
+from graphdrop.experiments.store import RunLine
+from graphdrop.experiments.target_runs import CellRuns, TargetRuns
+from graphdrop.experiments.targets import Request, reproduce
+from graphdrop.experiments.worth import worth
+from graphdrop.experiments.worth_comparisons import (
+    compared,
+    comparison,
+    corrected,
+    runs_of,
+    seen_in,
+)
+
+RECIPE = read_recipe("worth-auto")
+CELLS = {(cell.row, cell.dataset): cell for cell in RECIPE.cells()}
+
+
+def given(row: str, dataset: str = "cora") -> dict:
+    """The settings of a row that the recipe names, but for what all rows share."""
+    asked = CELLS[row, dataset].configs[0].asked()
+    return {
+        f"{section}.{name}": value
+        for section in ("model", "objective", "train", "predict")
+        for name, value in asked.get(section, {}).items()
+    }
+
+
+def test_all_arms_have_the_same_new_seeds_and_name_rows_that_there_are():
+    for cell in CELLS.values():
+        assert [config.seed for config in cell.configs] == list(range(500, 510))
+    rows = {row.name for row in RECIPE.rows}
+    for factor in RECIPE.factors:
+        for arm in factor.arms:
+            assert {*arm.rows, arm.against} <= rows
+            assert arm.view in next(row.views for row in RECIPE.rows if row.name == arm.rows[0])
+    assert {row for row in rows if any(f.needs(row, "cora") for f in RECIPE.factors)} == rows - {
+        "KL weight 1"  # which is the base on Cora
+    }
+
+
+def test_an_arm_sets_what_its_name_says_and_nothing_else():
+    base = {"model.method": "GCN-BBGDC"}
+    assert given("base") == base
+    assert given("edge and feature") == base | {"model.blocks": "feature"}
+    assert given("edge") == {"model.method": "GCN-BBDE"}
+    assert given("drawn per mask") == base | {"model.rate_draw": "mask"}
+    assert given("KL weight 0") == base | {"objective.kl_weight": 0.0}
+    for rate in (0.2, 0.5, 0.8):
+        fixed = {"model.method": "GCN-GDC", "model.drop": rate, "model.symmetric": False}
+        assert given(f"fixed at {rate}") == fixed
+    gcn = given("GCN")
+    for name in ("GAT", "SAGE", "GCNII", "APPNP"):
+        one = given(name)
+        assert one.pop("model.architecture") == name.lower()
+        assert one | {"model.mask": "after"} == gcn  # layers of PyG have it so by themselves
+
+
+def test_primary_comparisons_are_as_many_as_were_planned():
+    planned = {f.name: f.planned(RECIPE.graphs) for f in RECIPE.factors}
+    assert planned == {
+        "sharing": 60,
+        "rate": 84,
+        "estimator": 48,
+        "kl": 24,
+        "prediction": 48,
+        "architecture": 48,
+    }
+
+
+def test_a_factor_runs_what_it_needs_and_another_name_is_refused(tmp_path):
+    names = {f.name: f for f in RECIPE.factors}
+    cells = recipes.needed(RECIPE.cells(), [names["kl"]])
+    assert {cell.row for cell in cells} == {"base", "KL weight 0", "KL weight elbo"}
+    assert {cell.row for cell in recipes.needed(RECIPE.cells(), [names["prediction"]])} == {
+        "base",
+        "ensemble of 5",
+    }
+    with pytest.raises(ValueError, match=r"--factor is 'x'; it takes one of sharing, rate, "):
+        list(chosen(RECIPE.factors, ["x"]))
+    request = Request(recipe="paper", factors=["kl"], render_only=True, out=tmp_path)
+    with pytest.raises(ValueError, match=r"--factor is 'kl'; it takes no value with this target"):
+        list(reproduce(["table1"], request))
+
+
+@pytest.fixture(scope="module")
+def line() -> dict:
+    config = Controlled.model_validate(
+        {
+            "seed": 3,
+            "recipe": "auto",
+            "data": {"dataset": "synthetic"},
+            "model": {"hidden": 8, "layers": 2},
+            "train": {"epochs": 4, "evaluate_every": 2, "samples": 2},
+            "views": "own,masks off",
+            "members": 2,
+            "nodes": True,
+        }
+    )
+    record = run_config(config)
+    assert record["key"] == run_key(config)
+    return record
+
+
+def test_one_run_is_scored_in_every_way_of_predicting(line):
+    RunLine.model_validate(line)
+    assert (line["config"]["members"], line["config"]["model"]["blocks"]) == (2, 8)
+    assert set(line["views"]) == {"masks off"}
+    assert line["cpu_seconds"] > 0.0
+    own, off = seen_in(line), seen_in(line, "masks off")
+    assert "error_auroc_mutual_information" in own["test"]
+    assert own["test"]["nll"] != off["test"]["nll"]
+    for seen in (own, off):
+        right, nll = (outcome(seen, score) for score in ("accuracy", "nll"))
+        assert len(right) == len(nll) == line["tested"]
+        assert right.mean() == pytest.approx(seen["test"]["accuracy"], abs=1e-5)
+        assert nll.mean() == pytest.approx(seen["test"]["nll"], abs=1e-3)
+        assert 0.0 < seen["ece_floor"]["mean"] < seen["ece_floor"]["high"]
+        assert 0.0 <= seen["noise_auroc"]["entropy"] <= 1.0
+
+
+def test_what_a_run_keeps_apart_is_part_of_its_key():
+    base = CELLS["base", "cora"].configs[0]
+    plain = base.member_configs()[0]
+    assert plain.asked() == {n: v for n, v in base.asked().items() if n not in _KEPT}
+    other = base.model_copy(update={"nodes": False})
+    assert len({run_key(one) for one in (base, plain, other)}) == 3
+    assert settled(plain)["model"]["orders"] == 8
+
+
+_KEPT = ("views", "members", "nodes")
+NODES = 40
+
+
+def record(seed: int, right: float, *, data: str = "one split", nodes: bool = True) -> dict:
+    """A made-up record; `right` is the share of nodes that are predicted correctly."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (NODES,), generator=draw)
+    forecast = torch.full((NODES, 3), 0.1)
+    hit = torch.rand(NODES, generator=draw) < right
+    forecast[torch.arange(NODES), torch.where(hit, labels, (labels + 1) % 3)] = 0.8
+    nll = -forecast[torch.arange(NODES), labels].log().mean().item()
+    test = {"accuracy": hit.double().mean().item(), "nll": nll, "ece": 0.1, "aurc": 0.07}
+    found = {
+        "validation": {"nll": 1.0 - right},
+        "test": test,
+        "ece_floor": {"mean": 0.03, "high": 0.05},
+        "noise_auroc": {"entropy": 0.7},
+        **({"outcomes": outcomes_of(forecast, labels)} if nodes else {}),
+    }
+    run = {"seed": seed, "data": data, "tested": NODES, "fitted": 20, "seconds": 6.0}
+    versions = {"graphdrop": "0", "torch": "0"}
+    config = {"data": {"dataset": "cora"}}
+    views = dict.fromkeys(("masks off", "expected masks", "100 samples"), found)
+    return {**found, **run, "views": views, "cpu_seconds": 36.0, "versions": versions} | {
+        "config": config
+    }
+
+
+def target_runs(records: dict[tuple[str, str], list[dict]]) -> TargetRuns:
+    cells = [CellRuns(cell, records.get(place, []), 0) for place, cell in CELLS.items()]
+    return TargetRuns("worth", RECIPE, "auto", False, cells)
+
+
+def test_one_split_is_compared_over_seeds_and_nodes_and_several_by_the_corrected_t():
+    arm = Arm(name="none")
+    own, others = ({seed: record(seed, share) for seed in range(4)} for share in (0.8, 0.6))
+    found = comparison(arm, "cora", own, others)
+    table = [outcome(own[s], "accuracy") - outcome(others[s], "accuracy") for s in range(4)]
+    assert found.over == "seeds and nodes"
+    assert found.differences["accuracy"] == crossed(100.0 * np.stack(table))
+    splits = [
+        {s: record(s, share, data=f"split {s}", nodes=False) for s in range(4)}
+        for share in (0.8, 0.6)
+    ]
+    found = comparison(arm, "cora_ml", *splits)
+    values = [splits[0][s]["test"]["nll"] - splits[1][s]["test"]["nll"] for s in range(4)]
+    assert found.over == "splits"
+    assert found.differences["nll"] == pytest.approx(resampled_t(values, NODES, 20))
+    assert comparison(arm, "cora", own, {0: others[0]}).differences == {}
+
+
+def test_the_best_fixed_rate_is_that_of_each_seed_on_validation_nodes():
+    rows = {"fixed at 0.2": (0.5, 0.9), "fixed at 0.5": (0.7, 0.6), "fixed at 0.8": (0.6, 0.7)}
+    found = target_runs(
+        {
+            (row, "cora"): [record(seed, share) for seed, share in enumerate(shares)]
+            for row, shares in rows.items()
+        }
+    )
+    arm = Arm(name="best", best_of=list(rows))
+    best = runs_of(found, arm, "cora")
+    assert {seed: seen["validation"]["nll"] for seed, seen in best.items()} == pytest.approx(
+        {0: 0.3, 1: 0.1}
+    )
+    assert best[0]["seconds"] == 18.0
+
+
+def test_the_correction_counts_comparisons_that_are_not_made_yet():
+    factor = Factor(name="f", title="", arms=[Arm(name="none"), Arm(name="node", primary=False)])
+    runs = {seed: record(seed, 0.9) for seed in range(4)}
+    others = {seed: record(seed + 50, 0.5) | {"seed": seed} for seed in range(4)}
+    made = [comparison(arm, "cora", runs, others) for arm in factor.arms]
+    p_value = made[0].differences["accuracy"].p_value
+    found = corrected(made, factor, ["cora", "citeseer", "pubmed"])
+    assert set(found) == {("none", "cora", "accuracy"), ("none", "cora", "nll")}
+    assert found["none", "cora", "accuracy"] >= min(1.0, 5 * p_value)
+
+
+def test_the_tables_and_the_figure_of_some_runs_say_what_is_missing():
+    base = [record(seed, 0.7) for seed in range(500, 503)]
+    found = target_runs(
+        {("base", "cora"): base, ("none", "cora"): [record(seed, 0.6) for seed in (500, 501, 502)]}
+    )
+    rendered = worth(found)
+    assert set(rendered.tables) == {"worth", *(f"worth-{f.name}" for f in RECIPE.factors)}
+    sharing = rendered.tables["worth-sharing"].to_markdown()
+    assert "| cora, base |" in sharing
+    assert "over seeds and test nodes" in sharing
+    assert "p = " in sharing
+    assert "citeseer" not in sharing
+    assert "0.06 core-hours" in sharing
+    assert "6 of 1500 planned runs" in sharing
+    overview = rendered.tables["worth"].to_markdown()
+    assert "| sharing: node | not run |" in overview
+    assert "| kl: KL weight 1 | the base |" in overview
+    (figure,) = rendered.figures.values()
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "accuracy (points), difference",
+        "calibrated NLL, difference",
+    ]
+    assert worth(target_runs({})).figures == {}
+
+
+def test_views_are_read_from_the_runs_of_the_base():
+    base = [record(seed, 0.7) for seed in range(3)]
+    found = target_runs({("base", "cora"): base})
+    factor = next(f for f in RECIPE.factors if f.name == "prediction")
+    arms = [arm for arm in factor.arms if arm.name == "masks off"]
+    (one,) = compared(found, factor.model_copy(update={"arms": arms}), "cora")
+    assert one.differences["nll"].mean == 0.0

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from graphdrop.config import Config
+from graphdrop.config.auto import GraphTraits, choose
+from graphdrop.config.recipes import merged
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.comparisons import crossed, resampled_t
 from graphdrop.experiments.controlled import Controlled, outcome, outcomes_of
@@ -65,6 +68,49 @@ def test_an_arm_sets_what_its_name_says_and_nothing_else():
         one = given(name)
         assert one.pop("model.architecture") == name.lower()
         assert one | {"model.mask": "after"} == gcn  # layers of PyG have it so by themselves
+
+
+LIKE_CORA = GraphTraits(2708, 10556, 1433, "words", 7, 140, 500, 0.15, 0.77, 70)
+FREE = {"model.prior_alpha", "model.temperature"}
+"""Settings that a network without learned rates does not read."""
+
+
+def effective(row: str) -> dict:
+    """All settings of a row that the recipe auto does not leave at their defaults."""
+    config = CELLS[row, "cora"].configs[0]
+    chosen = choose(config.model.method, config.model.architecture, LIKE_CORA, "smooth")
+    both = Config(**merged(chosen, config.member_configs()[0].asked()))
+    return {
+        f"{section}.{name}": value
+        for section in ("data", "model", "objective", "train", "predict")
+        for name, value in getattr(both, section).model_dump(mode="json").items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "against", "differs"),
+    [
+        ("none", "base", {"model.method", "predict.masks"} | FREE),
+        ("node", "base", {"model.method"}),
+        ("feature", "base", {"model.method"}),
+        ("edge", "base", {"model.method"}),
+        ("fixed at 0.5", "base", {"model.method", "predict.masks"} | FREE),
+        ("learned, no prior", "base", {"model.method", "model.drop"}),
+        ("ARM", "base", {"train.estimator", "predict.masks"}),
+        ("masks after normalization", "base", {"model.mask"}),
+        (
+            "amortised per edge",
+            "masks after normalization",
+            {"model.method", "objective.kl_reduction"},
+        ),
+        ("GAT", "GCN", {"model.architecture"}),
+        ("APPNP", "GCN", {"model.architecture"}),
+        ("ensemble of 5", "base", set()),
+    ],
+)
+def test_what_the_recipe_chooses_for_an_arm_differs_in_its_factor_alone(row, against, differs):
+    one, other = effective(row), effective(against)
+    assert {name for name in one if one[name] != other[name]} == differs
 
 
 def test_primary_comparisons_are_as_many_as_were_planned():

@@ -3,7 +3,8 @@
     python benchmarks/bench_scale_memory.py [step layerwise kernel features] [--quick]
 
 Every figure is measured in a process of its own. ``--quick`` takes a fiftieth of the size, to see
-that it runs, and writes no results. Stores are written to ``--folder``, by default a temporary one.
+that it runs, and writes no results; else a part's figures replace those of an earlier run. Stores
+are written to ``--folder``, by default a temporary one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from table import Report, Row
 from timing import best_of
 
 GIB = 2**30
-PARTS = ("step", "layerwise", "kernel", "features")
 CLASSES = 16
 
 
@@ -252,14 +252,24 @@ def add_features(report: Report, scale: int, folder: Path) -> None:
     shutil.rmtree(store)
 
 
+FIGURES = {
+    "step": add_step,
+    "layerwise": add_layerwise,
+    "kernel": add_kernel,
+    "features": add_features,
+}
+
+
 def main(
-    parts: tuple[str, ...] = PARTS, *, quick: bool = False, folder: Path | None = None
+    parts: tuple[str, ...] = tuple(FIGURES), *, quick: bool = False, folder: Path | None = None
 ) -> bool:
-    report = Report("scale_memory", "Large graphs in little memory")
+    reached = True
     with tempfile.TemporaryDirectory(dir=folder) as stores:
         for part in parts:
-            globals()[f"add_{part}"](report, 50 if quick else 1, Path(stores))
-    return report.finish(write=not quick and parts == PARTS)
+            report = Report("scale_memory", f"Large graphs in little memory: {part}", part=part)
+            FIGURES[part](report, 50 if quick else 1, Path(stores))
+            reached &= report.finish(write=not quick)
+    return reached
 
 
 if __name__ == "__main__":
@@ -269,8 +279,8 @@ if __name__ == "__main__":
         print(json.dumps(CHILDREN[name](*(int(a) if a.isdigit() else a for a in given))))
         sys.exit(0)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("parts", nargs="*", choices=[*FIGURES, []], default=[])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
-    sys.exit(not main(tuple(asked.parts) or PARTS, quick=asked.quick, folder=asked.folder))
+    sys.exit(not main(tuple(asked.parts) or tuple(FIGURES), quick=asked.quick, folder=asked.folder))

@@ -6,6 +6,7 @@ import json
 import platform
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numba
 import torch
@@ -39,12 +40,15 @@ class Report:
     name: str
     title: str
     rows: list[Row] = field(default_factory=list)
+    part: str | None = None
+    """Of a benchmark whose parts are measured one by one: the others stay in the file."""
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
 
     def finish(self, *, write: bool = True) -> bool:
         """Print the table, write ``results/NAME.json``, and say whether every limit was kept."""
+        reached = all(row.reached is not False for row in self.rows)
         table = Table(title=self.title, title_justify="left")
         table.add_column("what")
         table.add_column("figure", justify="right")
@@ -57,10 +61,14 @@ class Report:
             mark = {True: "yes", False: "NO", None: ""}[row.reached]
             table.add_row(row.what, f"{row.figure:.3g}", limit, mark, row.note)
         Console(width=130).print(table)
-        if not write:
-            return all(row.reached is not False for row in self.rows)
+        if write:
+            self._write()
+        return reached
+
+    def _write(self) -> None:
         RESULTS.mkdir(exist_ok=True)
-        record = {
+        path = RESULTS / f"{self.name}.json"
+        record: dict[str, Any] = {
             "title": self.title,
             "machine": {
                 "processor": processor(),
@@ -71,9 +79,11 @@ class Report:
             },
             "rows": [asdict(row) | {"reached": row.reached} for row in self.rows],
         }
-        path = RESULTS / f"{self.name}.json"
+        if self.part is not None:
+            record["command"] = f"python benchmarks/bench_{self.name}.py {self.part}"
+            others = json.loads(path.read_text())["parts"] if path.exists() else {}
+            record = {"parts": others | {self.part: record}}
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-        return all(row.reached is not False for row in self.rows)
 
 
 def processor() -> str:

@@ -19,6 +19,7 @@ from contracts.masked_sums import (
 )
 from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
+from graphdrop.kernels import aggregate
 
 LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
 # one vector of 16 floats or two: each width is compiled anew
@@ -201,3 +202,17 @@ def test_graphs_without_edges_rows_or_features(kind: Kind) -> None:
     assert_fused_is_exact(rowless, normal(0, 7), mask, normal(0, 7))
     graph = Graph.from_edge_index(power_law_edges(9, 20), 9)
     assert_fused_is_exact(graph, normal(9, 0), mask, normal(9, 0))
+
+
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_the_gradient_of_the_logit_needs_none_of_the_input(per_edge: bool) -> None:
+    graph = Graph.from_edge_index(power_law_edges(50, 400, 1), 70)
+    logit = torch.full((graph.num_edges,), 0.3) if per_edge else torch.tensor(0.3)
+    gradients = []
+    for wanted in (True, False):
+        x, logits = normal(70, 33).requires_grad_(wanted), logit.clone().requires_grad_()
+        mask = Mask(Kind.CONCRETE, logits, stream_key(0, 0, 0, 0))
+        aggregate(graph, x, mask).square().sum().backward()
+        gradients.append(logits.grad)
+        assert (x.grad is not None) == wanted
+    assert torch.equal(*gradients)

@@ -1,5 +1,6 @@
 """What is sampled are edges of the graph, as many as asked for, uniformly, and reproducibly."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from graphdrop.draws import stream_key, uniforms
 from graphdrop.graph import Graph
 from graphdrop.kernels import materialize
 from graphdrop.loader import NeighborLoader
+from graphdrop.loader.sampling import NeighborSampler
 from graphdrop.samplers import Draw, DropEdge
 
 NODES = 300
@@ -70,6 +72,20 @@ def test_samples_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_parts_of_the_edges_are_numbered_as_one(parts: int) -> None:
+    generator = np.random.default_rng(parts)
+    for edges in (0, 1, 5, 4000):
+        found, seeds = generator.integers(0, 700, edges).astype(np.int32), np.arange(10)
+        local = np.full((parts, 700), -1, dtype=np.int32)
+        local[:, seeds] = seeds
+        columns = np.empty(edges, dtype=np.int32)
+        nodes = NeighborSampler._numbered(columns, found, local, seeds)
+        expected, first = np.unique(found[found >= 10], return_index=True)
+        np.testing.assert_array_equal(nodes[10:], expected[np.argsort(first)])
+        np.testing.assert_array_equal(nodes[columns], found)
 
 
 def test_an_epoch_can_be_repeated_and_the_next_one_is_another() -> None:

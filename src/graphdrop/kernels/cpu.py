@@ -156,18 +156,22 @@ def _backward(
     key: Tensor,
     options: Options,
     temperature: Tensor | float,
+    wants_x: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients for the input and, unless ``x`` is left out (empty), for the keep logit."""
+    """Gradients for the input and, unless ``x`` is left out (empty), for the keep logit.
+
+    The first layer's input is data: its gradient, a matrix of its size, is not written.
+    """
     edge = structure[14]
     per_edge = keep_logit.dim() == 1
     logit, temperature = keep_logit[edge] if per_edge else keep_logit, float(temperature)
     pass_ = pass_over(structure, options, gradient.shape[1], transposed=True)
-    out = empty(pass_.rows, gradient.shape[1])
+    out = empty(pass_.rows if wants_x else 0, gradient.shape[1])
     if x.dim() == 1:
         rule = pass_.rule(logit, temperature)
         pass_.run(loops.sum_rows, key.tolist(), rule, gradient, out)
         return out, torch.zeros_like(keep_logit)
-    slopes = np.zeros(edge.shape[0] if per_edge else out.shape[0])
+    slopes = np.zeros(edge.shape[0] if per_edge else pass_.rows)
     rule = pass_.rule(logit, temperature, signed=True)
     pass_.run(loops.sum_rows_and_slopes, key.tolist(), rule, gradient, out, array(x), slopes)
     slopes /= temperature
@@ -215,10 +219,12 @@ class _Aggregate(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         x, keep_logit = ctx.saved_tensors
-        plain = isinstance(ctx.rest[1], tuple)
-        backward = _backward if plain else torch.ops.graphdrop.aggregate_backward
-        gradients = backward(gradient, x, ctx.structure, keep_logit, *ctx.rest)
         wants_x, _, wants_logit = ctx.needs_input_grad[:3]
+        arguments = (gradient, x, ctx.structure, keep_logit, *ctx.rest)
+        if isinstance(ctx.rest[1], tuple):
+            gradients = _backward(*arguments, wants_x)
+        else:
+            gradients = torch.ops.graphdrop.aggregate_backward(*arguments)
         return (
             gradients[0] if wants_x else None,
             None,

@@ -282,12 +282,15 @@ def sum_rows_and_slopes(
 ) -> None:
     """As ``sum_rows``; ``slopes[row]`` gains ``own[row] . sum of value * z (1 - z) * x[column]``.
 
+    The sums are not kept if ``out`` is empty.
+
     With one keep logit for every edge ``slopes[edge]`` gains its own term of that. On the
     transpose, with the output's gradient as ``x`` and the input as ``own``, the slopes over the
     temperature are the gradients of the logits, or sum up to that of the one logit.
     """
     source, mine, target = x.reshape(-1), own.reshape(-1), out.reshape(-1)
-    x_stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    x_stride, out_stride = np.intp(x.shape[1]), np.intp(own.shape[1])
+    wanted = out.size > 0
     named = row_ids.size > 0
     for chunk in prange(chunks.size - 1):
         for row in range(chunks[chunk], chunks[chunk + 1]):
@@ -323,4 +326,5 @@ def sum_rows_and_slopes(
                 if not is_per_edge(rule):
                     slopes[row] += np.float64(dot(slope, mine, here, tail))
                 begin = stop
-            store(target, here, total, tail)
+            if wanted:
+                store(target, here, total, tail)

@@ -20,6 +20,8 @@ MARKED = 64
 """Up to this fan-out a row's choices are compared one by one; beyond it the row is walked along."""
 AHEAD, LAG = 16, 64
 """Rows, or edges, between asking for a place in memory and reading it."""
+RUNS = 64
+"""Runs of the edges of a part, which threads take one after another."""
 ONE_LINE = (0,)
 _U32 = np.uint64(32)
 
@@ -219,73 +221,126 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
 
 
 @compiled
-def mark_first(first: Any, named: Any, found: Any, local: Any) -> None:
-    """``first[edge]``: whether an edge is the first of its run to name a node without a number.
+def number_parts(
+    columns: Any, listed: Any, counts: Any, known: Any, found: Any, local: Any
+) -> None:
+    """Number the sources of edges, each part of the edges in its own row of ``local``.
 
-    Each run of edges marks the nodes it names in its own row of ``named``.
+    Args:
+        columns: out, the number of each edge's source, within its part if it is new.
+        listed: out, the new nodes of each part from the place of its first edge on.
+        counts: out, how many there are.
+        known: numbers below this one are those of all parts; new ones begin here.
+        found: the source of each edge.
+        local: ``[parts, nodes]``, the number of each node; -1 for none.
     """
-    parts, edges = named.shape[0], found.size
+    parts, edges = local.shape[0], found.size
     for part in prange(parts):
-        for edge in range(part * edges // parts, (part + 1) * edges // parts):
-            prefetch(local, np.intp(found[min(edge + AHEAD, edges - 1)]), ONE_LINE)
+        begin, end = part * edges // parts, (part + 1) * edges // parts
+        new = begin
+        for edge in range(begin, end):
+            prefetch(local[part], np.intp(found[min(edge + AHEAD, edges - 1)]), ONE_LINE)
             node = found[edge]
-            if local[node] == -1 and named[part, node] == 0:
-                named[part, node] = 1
-                first[edge] = 1
+            number = local[part, node]
+            listed[new] = node  # no branch, which would be mispredicted half of the time
+            next_number = np.int32(known + new - begin)
+            new += number < 0
+            number = next_number if number < 0 else number
+            local[part, node] = number
+            columns[edge] = number
+        counts[part] = new - begin
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _run_of(task: Any, edges: Any, counts: Any) -> Any:
+    """Of the parts but the first: a part, where its edges begin, and a run of its new nodes."""
+    parts = counts.size
+    part, run = 1 + task // RUNS, task % RUNS
+    begin = part * edges // parts
+    return part, begin + run * counts[part] // RUNS, begin + (run + 1) * counts[part] // RUNS
 
 
 @compiled
-def count_first(counts: Any, first: Any, named: Any, found: Any) -> None:
-    """Unmark edges whose node an earlier run names; ``counts[run]``: the new nodes of each run."""
-    parts, edges, runs = named.shape[0], found.size, counts.size
-    for run in prange(runs):
-        part = run * parts // runs
+def find_twins(
+    twins: Any, numbers: Any, firsts: Any, listed: Any, counts: Any, known: Any, local: Any
+) -> None:
+    """``twins[i]``: the place in ``listed`` of a node that an earlier part lists, too; -1 for none.
+
+    The number of a twin in the first part is known. ``firsts[run]`` is the number of nodes without
+    a twin in each run of the other parts.
+    """
+    parts, edges = counts.size, listed.size
+    for task in prange((parts - 1) * RUNS):
+        part, first, last = _run_of(task, edges, counts)
         total = 0
-        for edge in range(run * edges // runs, (run + 1) * edges // runs):
-            if first[edge]:
-                known = False
-                for earlier in range(part):
-                    known |= named[earlier, found[edge]] != 0
-                if known:
-                    first[edge] = 0
-                else:
-                    total += 1
-        counts[run] = total
+        for i in range(first, last):
+            prefetch(local[0], np.intp(listed[min(i + AHEAD, last - 1)]), ONE_LINE)
+            twin = np.int64(-1)
+            for earlier in range(part):
+                number = local[earlier, listed[i]]
+                if number >= 0:
+                    twin = earlier * edges // parts + number - known
+                    numbers[i] = number
+                    break
+            twins[i] = twin
+            total += twin < 0
+        firsts[task] = total
 
 
 @compiled
-def number_nodes(new: Any, starts: Any, known: Any, first: Any, found: Any, local: Any) -> None:
-    """Number the new nodes from ``known`` on, in the order of the edges that name them."""
-    runs, edges = starts.size, found.size
-    for run in prange(runs):
-        number = starts[run]
-        for edge in range(run * edges // runs, (run + 1) * edges // runs):
-            if first[edge]:
-                new[number] = found[edge]
-                local[found[edge]] = known + number
+def number_firsts(
+    new: Any, numbers: Any, offsets: Any, twins: Any, listed: Any, counts: Any, known: Any
+) -> None:
+    """Number nodes without a twin from ``known`` on, in their order; ``new`` are their ids."""
+    parts, edges = counts.size, listed.size
+    for task in prange((parts - 1) * RUNS):
+        _part, first, last = _run_of(task, edges, counts)
+        number = offsets[task]
+        for i in range(first, last):
+            if twins[i] < 0:
+                new[number] = listed[i]
+                numbers[i] = known + number
                 number += 1
 
 
 @compiled
-def unmark(named: Any, new: Any) -> None:
-    """Take the marks of nodes away again."""
-    for i in prange(new.size):
-        for part in range(named.shape[0]):
-            named[part, new[i]] = 0
+def number_twins(numbers: Any, twins: Any, counts: Any) -> None:
+    """The number of a twin in another part than the first is the one it was given there."""
+    parts, edges = counts.size, twins.size
+    for task in prange((parts - 1) * RUNS):
+        _part, first, last = _run_of(task, edges, counts)
+        for i in range(first, last):
+            if twins[i] >= edges // parts:
+                numbers[i] = numbers[twins[i]]
 
 
 @compiled
-def look_up(columns: Any, found: Any, local: Any) -> None:
-    """The number of the source of each edge."""
-    for edge in prange(found.size):
-        columns[edge] = local[found[edge]]
+def renumber(columns: Any, numbers: Any, counts: Any, known: Any) -> None:
+    """From numbers within a part to those of all; the first part has them already."""
+    parts, edges = counts.size, columns.size
+    for task in prange((parts - 1) * RUNS):
+        part, run = 1 + task // RUNS, task % RUNS
+        begin = part * edges // parts
+        length = (part + 1) * edges // parts - begin
+        for edge in range(begin + run * length // RUNS, begin + (run + 1) * length // RUNS):
+            if columns[edge] >= known:
+                columns[edge] = numbers[begin + columns[edge] - known]
+
+
+@compiled
+def remember(local: Any, nodes: Any, known: Any) -> None:
+    """Give nodes the numbers from ``known`` on, in every part."""
+    for part in prange(local.shape[0]):
+        for i in range(nodes.size):
+            local[part, nodes[i]] = known + i
 
 
 @compiled
 def forget(local: Any, nodes: Any) -> None:
-    """Take the numbers of nodes away again."""
-    for i in prange(nodes.size):
-        local[nodes[i]] = -1
+    """Take the numbers of nodes away again, in every part."""
+    for part in prange(local.shape[0]):
+        for i in range(nodes.size):
+            local[part, nodes[i]] = -1
 
 
 @compiled

@@ -94,7 +94,7 @@ def info(
         ),
     ],
     split: Annotated[
-        str, typer.Option(help="public, random-per-class or random-fractions.")
+        str, typer.Option(help="public, random-per-class, random-fractions or ppnp.")
     ] = "public",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     root: Root = None,

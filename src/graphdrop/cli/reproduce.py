@@ -26,7 +26,13 @@ from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
 
-ONLY_RECIPE = {"trust": "auto", "sets": "auto", "worth": "auto", "calibration": "tuned"}
+ONLY_RECIPE = {
+    "trust": "auto",
+    "sets": "auto",
+    "worth": "auto",
+    "ppnp": "auto",
+    "calibration": "tuned",
+}
 """The recipe of targets that have one, and not the paper's."""
 
 
@@ -37,7 +43,7 @@ def reproduce(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
             "local, ablation, amortised, general, ood, trust, calibration, sets, worth, "
-            "schematics, or all.",
+            "ppnp, schematics, or all.",
         ),
     ],
     *,

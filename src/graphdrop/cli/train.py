@@ -71,7 +71,9 @@ def train(
     missing: tables.Missing = None,
     split: Annotated[
         str | None,
-        typer.Option(help="public, random-per-class or random-fractions.", show_default="public"),
+        typer.Option(
+            help="public, random-per-class, random-fractions or ppnp.", show_default="public"
+        ),
     ] = None,
     method: Annotated[
         str | None,

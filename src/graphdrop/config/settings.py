@@ -49,8 +49,8 @@ class DataSettings(Section):
     table of nodes (.csv, .parquet), or of a folder with tables named nodes and edges."""
     root: str = ""
     """The folder in which a known dataset's files are looked for first; empty for none."""
-    split: Literal["public", "random-per-class", "random-fractions"] = "public"
-    """How nodes are divided into train, validation and test."""
+    split: Literal["public", "random-per-class", "random-fractions", "ppnp"] = "public"
+    """How nodes are divided into train, validation and test; "ppnp" is one of PPNP's 20 splits."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a random split, or which of several stored splits."""
     features: Literal["stored", "row", "unit", "standardize"] = "stored"

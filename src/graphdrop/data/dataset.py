@@ -17,6 +17,7 @@ from graphdrop.data import sources
 from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.npz import read_npz
 from graphdrop.data.planetoid import read_planetoid
+from graphdrop.data.ppnp_split import ppnp_split
 from graphdrop.data.splits import Split, random_fractions, random_per_class
 from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
@@ -103,7 +104,8 @@ def load_dataset(
     - `split`: `"public"`, the split that comes with the data or, if there is none, 20 random nodes
       per class, 500 and 1000 (60, 20 and 20 % of each class if the graph is too small for that);
       `"random-per-class"`, always random in this way; `"random-fractions"`, always 60, 20 and 20 %
-      of each class; or a `Split`
+      of each class; `"ppnp"`, one of the 20 splits of PPNP (Gasteiger et al., 2019) on the largest
+      component; or a `Split`
     - `seed`: the seed of a random split, or the number of a stored split
     - `max_bytes`: the largest memory for loading, checked before a file is unpacked; by default the
       environment variable `GRAPHDROP_MAX_BYTES`, or half of the free memory
@@ -197,10 +199,13 @@ def choose_split(data: Data, split: str | Split, seed: int) -> Split:
     """The split by name, drawn from the labels or stored in the data, or the given one, checked."""
     if isinstance(split, Split):
         return _check_covers(split, data)
-    if split not in ("public", "random-per-class", "random-fractions"):
+    if split not in ("public", "random-per-class", "random-fractions", "ppnp"):
         raise ValueError(
-            f"split is {split!r}: give 'public', 'random-per-class', 'random-fractions' or a Split"
+            f"split is {split!r}: give 'public', 'random-per-class', 'random-fractions', 'ppnp' or "
+            "a Split"
         )
+    if split == "ppnp":
+        return _check_covers(ppnp_split(data.y, data.edge_index, seed), data)
     if split == "random-fractions":
         return random_fractions(data.y, seed=seed)
     if split == "public" and data.get(MASKS[0]) is not None:

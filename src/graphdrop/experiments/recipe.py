@@ -125,6 +125,8 @@ class Recipe(Part):
     """Of nodes to train on and of nodes to select on, if every run divides them by its seed."""
     divisions: Annotated[int, Field(ge=0)] = 0
     """Of test nodes, on which prediction sets are calibrated, if they are counted."""
+    numbered: bool = False
+    """Whether every run has its own split, numbered from 0."""
     files: bool = False
     """Whether graphs of one's own may be added; with the settings auto they always may."""
     factors: list[Factor] = []
@@ -164,7 +166,7 @@ class Recipe(Part):
 
     def _settled(self, row: Row, dataset: str, layers: int, *, seed: int, over: Values) -> Config:
         """All settings of one run; the splits of a graph of one's own are numbered from 0."""
-        if dataset not in self.datasets and not self.shares:
+        if self.numbered or (dataset not in self.datasets and not self.shares):
             over = merged(over, {"data": {"split_seed": seed - self.first_seed}})
         return settled_run(
             self.rules, row, dataset, layers, seed=seed, over=over, base=self.settings

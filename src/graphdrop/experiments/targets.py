@@ -47,6 +47,7 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "calibration": calibration_table.calibration,
     "sets": set_table.sets,
     "worth": worth.worth,
+    "ppnp": rendering.accuracies,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,

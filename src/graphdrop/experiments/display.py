@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from graphdrop.experiments.store import Record
+from graphdrop.util.duration import duration
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""
@@ -189,11 +190,3 @@ class LiveTable(Display):
     def _time_left(self) -> str:
         left = self.seconds_left()
         return "time left not known yet" if left is None else f"{duration(left)} left"
-
-
-def duration(seconds: float) -> str:
-    """A duration as text, such as `2 h 05 min`, `3 min` or `40 s`."""
-    minutes = round(seconds / 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -6,11 +6,11 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from graphdrop.experiments.display import duration
 from graphdrop.experiments.search import Search
 from graphdrop.experiments.search_ranking import Outcome, Standing
 from graphdrop.experiments.spaces import Assignment, nested, values_of
 from graphdrop.report.tables import Table
+from graphdrop.util.duration import duration
 
 WIDTH = 48
 _FIGURES = {

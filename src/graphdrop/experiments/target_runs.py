@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from graphdrop.experiments.display import duration
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
+from graphdrop.util.duration import duration
 
 RecordValue = Callable[[Record], float]
 """A function that takes a number from a record."""

@@ -13,6 +13,7 @@ from rich.table import Column
 
 from graphdrop.train.notebook import NotebookBar
 from graphdrop.train.selection import Selection
+from graphdrop.util.duration import duration
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""
@@ -27,11 +28,13 @@ class Progress:
         self._notebook: NotebookBar | None = None
         self._epochs = 0
         self._note = ""
-        self._printed = 0.0
+        self._printed = self._started = 0.0
+        self._first = 0
 
     def start(self, epochs: int, done: int) -> None:
         """Start the display of a run, some epochs of which may be done already."""
-        self._epochs, self._printed = epochs, time.monotonic()
+        self._epochs, self._first = epochs, done
+        self._printed = self._started = time.monotonic()
         if self._console.is_jupyter:
             self._notebook = NotebookBar(epochs, done)
         elif self._console.is_terminal:
@@ -61,7 +64,9 @@ class Progress:
             self._notebook.update(line["epoch"], self._note)
         elif time.monotonic() - self._printed >= LINE_SECONDS and "validation" in line:
             self._printed = time.monotonic()
-            self.say(f"epoch {line['epoch']} of {self._epochs}: {self._note}")
+            self.say(
+                f"epoch {line['epoch']} of {self._epochs}: {self._note}{self._left(line['epoch'])}"
+            )
 
     def batch(self, epoch: int, number: int, count: int) -> None:
         """Show that a mini-batch of an epoch is done."""
@@ -70,7 +75,16 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif time.monotonic() - self._printed >= LINE_SECONDS:
             self._printed = time.monotonic()
-            self.say(f"epoch {epoch} of {self._epochs}: batch {number} of {count}")
+            left = self._left(epoch - 1 + number / count)
+            self.say(f"epoch {epoch} of {self._epochs}: batch {number} of {count}{left}")
+
+    def _left(self, epochs: float) -> str:
+        """How long the epochs that are left take at most; a run may stop before the last one."""
+        done = epochs - self._first
+        if done <= 0:
+            return ""
+        spent = time.monotonic() - self._started
+        return f", at most {duration(spent * (self._epochs - epochs) / done)} left"
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

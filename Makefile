@@ -18,7 +18,7 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo browser test test-slow lint format bench bench-scale docs constraints clean
+.PHONY: help demo browser pictures test test-slow lint format bench bench-scale docs release constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -64,12 +64,19 @@ docs: $(VENV)/.docs  ## build the documentation into site/, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Built site/index.html"
 
+pictures: $(VENV)/.dev  ## take the screenshots of the documentation anew, in Chromium
+	@GRAPHDROP_PICTURES=docs/pictures $(BIN)/python -m pytest -q -n 0 -m slow tests/report/test_pictures.py
+
+# More Pythons to try the wheel with: make release ARGS="--python python3.12 --python python3.13"
+release: $(VENV)/.release  ## build wheel and sdist, try them in a clean environment, write their papers
+	@$(BIN)/python release/build.py $(ARGS)
+
 # torch is moved by hand: its newest wheel on PyPI for Linux brings gigabytes of CUDA along.
 constraints:  ## remake constraints.txt with the newest versions the ranges allow (torch stays)
 	@$(find_python); folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	"$$python" -m venv "$$folder/venv" && \
 	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-	  "$$(grep '^torch==' constraints.txt)" '.[dev,docs]' && \
+	  "$$(grep '^torch==' constraints.txt)" '.[dev,docs,release]' && \
 	"$$folder/venv/bin/python" -m pip freeze --all --exclude graphdrop --exclude pip > "$$folder/freeze" && \
 	{ sed -n '/^#/p' constraints.txt; sed 's/+cpu$$//' "$$folder/freeze"; } > "$$folder/new" && \
 	cp "$$folder/new" constraints.txt
@@ -105,4 +112,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 $(VENV)/.docs: $(VENV)/.dev
 	@echo "Installing the documentation tools into $(VENV)."
 	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.dev
+	@echo "Installing the tools of a release into $(VENV)."
+	@$(PIP_INSTALL) -e '.[release]'
 	@touch $@

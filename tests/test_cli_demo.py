@@ -51,8 +51,12 @@ def test_a_demo_without_any_dataset_shows_all_it_has_on_the_synthetic_graph(run,
         assert f"{rates}, {how}" in row
         assert result["calibration"]["name"] == "entropy-temperature"
         assert result["config"]["predict"]["masks"] in ("hard", "relaxed")
-    assert "One seed" in printed
-    assert "Wrote runs/demo/report.html" in printed
+    *_, wrote, saw, look, next_ = printed.splitlines()
+    assert wrote.startswith("Wrote runs/demo/report.html")
+    assert saw.startswith("What you saw: two networks learned the classes of the synthetic graph")
+    assert f"chance alone gives about {result['calibration']['ece_floor']:.3f}" in saw
+    assert look.startswith("Look at it: open runs/demo/report.html")
+    assert "graphdrop train --nodes nodes.csv" in next_
     assert (folder / "report.html").stat().st_size > 10**5
 
 

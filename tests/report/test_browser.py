@@ -1,7 +1,9 @@
 """The report in a browser: it draws, answers to mouse and keys, and runs nothing from its data."""
 
+import base64
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,7 @@ def test_every_section_is_drawn_and_nothing_goes_wrong(report, made):
     )
     assert counts == {
         "selective-charts": 6,
+        "set-charts": 2,
         "reliability-charts": 2,
         "pavpu-charts": 6,
         "training-charts": 6,
@@ -100,6 +103,98 @@ def test_the_slider_gives_accuracy_and_coverage_at_its_threshold(report, made):
             assert coverage == f"{100 * kept.double().mean():.1f} %"
             assert accuracy == (f"{100 * right.mean():.1f} %" if len(right) else "\u2013")
     assert report.complaints() == []
+
+
+def test_the_threshold_of_a_run_is_where_the_slider_begins(report, made):
+    _, evidence, data = made
+    test = data.test_mask
+    for number, run in enumerate(evidence):
+        if number:  # that of the first run is chosen already
+            report.run(f"document.querySelector('[data-rule=\"{number}\"]').click()")
+        kept = run.trust.trusted[test].double().mean()
+        tile = report.run(f"document.querySelectorAll('#kept .tile')[{number}].innerText")
+        assert f"{100 * kept:.1f} %" in tile
+        assert f"Its own threshold: entropy {run.trust.threshold:.3f}" in tile
+    report.run(
+        "(() => { const s = document.getElementById('refuse-by'); s.value = 'least_confidence';"
+        "s.dispatchEvent(new Event('change')); })()"
+    )
+    assert text_of(report, "#threshold-value") == "66.7 %"
+    assert text_of(report, "[data-figure=coverage]") == "100.0 %"
+    assert report.complaints() == []
+
+
+def test_the_page_says_what_its_figures_mean(report, made):
+    said = report.run(
+        "Object.fromEntries([...document.querySelectorAll('[data-says]')].map("
+        "one => [one.dataset.says, one.innerText]))"
+    )
+    accuracies = [f"{100 * run.scores['accuracy']:.1f} %" for run in made[1]]
+    assert any(accuracy in said["summary"] for accuracy in accuracies)
+    assert all(HOSTILE in said[name] for name in ("selective", "sets", "calibration", "training"))
+    report.run("document.querySelector('[data-measure=PAvPU]').focus()")
+    assert "right and certain, or wrong and uncertain; good is" in text_of(report, "#tip")
+    report.press("Escape", 27)
+    assert report.run("document.getElementById('tip').hidden")
+    unexplained = report.run(
+        "[...document.querySelectorAll('#summary-table th[scope=col]')].slice(2)"
+        ".filter(one => !one.querySelector('.help')).map(one => one.innerText)"
+    )
+    assert unexplained == []
+
+
+def ask_for(browser: Chromium, node: str) -> str:
+    browser.run(
+        "(() => { const s = document.getElementById('node-number');"
+        f"s.value = {json.dumps(node)}; s.dispatchEvent(new Event('change')); }})()"
+    )
+    return text_of(browser, "#node")
+
+
+def test_a_number_that_no_node_has_is_said(report, made):
+    nodes = len(made[2].y)
+    assert f"Node {nodes - 1}" in ask_for(report, str(nodes - 1))
+    shown = ask_for(report, str(nodes))
+    assert "No such node" in shown
+    assert f"numbers 0 to {nodes - 1}" in shown
+
+
+def test_calibrated_and_uncalibrated_are_in_one_diagram(browser, made, tmp_path):
+    _, evidence, data = made
+    raw = {name: list(values) for name, values in evidence[0].reliability.items()}
+    both = replace(evidence[0], raw_reliability=raw, uncalibrated=evidence[0].scores)
+    write_report(tmp_path / "both.html", [both], data)
+    browser.open(tmp_path / "both.html")
+    assert text_of(browser, "#reliability-charts .keys").split() == ["calibrated", "uncalibrated"]
+    assert "ECE, uncalibrated" in text_of(browser, "#summary-table")
+    assert browser.complaints() == []
+
+
+def test_on_paper_the_page_is_light_without_controls_and_unfolded(browser, made, tmp_path):
+    browser.open(made[0], dark=True)
+    printed = base64.b64decode(browser.call("Page.printToPDF")["data"])
+    assert printed.startswith(b"%PDF")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("document.documentElement.dataset.theme") == "light"
+    assert browser.run("document.querySelectorAll('details:not([open])').length") == 0
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    shown = "one => getComputedStyle(one).display !== 'none'"
+    for selector in (".bar", ".controls", "#threshold"):
+        assert not browser.run(f"[...document.querySelectorAll('{selector}')].some({shown})")
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert browser.run("document.documentElement.dataset.theme") == "dark"
+    assert browser.run("document.getElementById('measures').open") is False
+    assert browser.complaints() == []
+
+
+def test_where_edges_would_cover_the_picture_only_those_pointed_at_are_drawn(report):
+    assert report.run("document.getElementById('graph-note').hidden")
+    everything = pixels(report)
+    report.run("edgeLength = 1e6; redraw()")
+    nothing = pixels(report)
+    report.run("view.hovered = 0; redraw()")
+    assert len({everything, nothing, pixels(report)}) == 3
 
 
 def click_on(browser: Chromium, node: int, canvas: int = 0) -> None:
@@ -232,11 +327,7 @@ def test_nodes_and_classes_are_called_by_their_names(browser, made, tmp_path):
     named.names = Names(tuple(ids), tuple(f"field {c}" for c in range(CLASSES)))
     write_report(tmp_path / "named.html", evidence, named)
     browser.open(tmp_path / "named.html")
-    browser.run(
-        "(() => { const s = document.getElementById('node-number');"
-        f"s.value = {json.dumps(HOSTILE)}; s.dispatchEvent(new Event('change')); }})()"
-    )
-    shown = text_of(browser, "#node")
+    shown = ask_for(browser, HOSTILE)
     assert f"Node {HOSTILE}" in shown
     assert f"field {int(data.y[3])}" in shown
     assert "paper " in shown  # its neighbours

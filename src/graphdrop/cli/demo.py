@@ -20,6 +20,8 @@ from graphdrop.cli.report import written
 from graphdrop.data.sources import SOURCES, UnavailableError
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
     from graphdrop.data import Dataset
     from graphdrop.report.collect import RunEvidence
 
@@ -53,9 +55,10 @@ def demo(
         _train(dataset, folder, seed)
         _say("Predicting every node, measuring, drawing the graph ...")
         evidence, data = gather([folder / method for method in METHODS])
-    _show(dataset.name, evidence, folder)
+    _show(dataset.name, evidence)
     words = ["graphdrop", "demo", "--out", str(out), "--seed", str(seed)]
     print(written(folder / "report.html", evidence, data, words))
+    print("\n".join(_farewell(_title(dataset.name).replace("The ", "the "), data, folder)))
     output.result(
         folder=folder,
         report=folder / "report.html",
@@ -114,7 +117,7 @@ def _fresh(out: Path) -> Path:
     return folder
 
 
-def _show(name: str, evidence: Sequence[RunEvidence], folder: Path) -> None:
+def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
     seed = evidence[0].config.seed
     title = f"{_title(name)}, seed {seed}, on the test nodes"
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
@@ -136,12 +139,22 @@ def _show(name: str, evidence: Sequence[RunEvidence], folder: Path) -> None:
     print(
         f"Both predict with {predict.samples} Monte Carlo samples (GCN-DO: Monte Carlo DropOut), "
         "calibrated on the validation nodes. "
-        f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy.\n"
-        f"ECE is the calibration error; chance alone gives about {_floor(folder):.3f} on these "
-        "nodes. One seed is no evidence that one method is better.\n"
-        "Next: graphdrop train --nodes YOUR.csv --edges YOUR.csv --label COLUMN --out runs/mine, "
-        "then graphdrop predict runs/mine -o answers.csv, graphdrop report runs/mine."
+        f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy."
     )
+
+
+def _farewell(title: str, data: Data, folder: Path) -> list[str]:
+    """Three lines for a newcomer: what this was, where to look, what to type next."""
+    return [
+        f"What you saw: two networks learned the classes of {title} from "
+        f"{int(data.train_mask.sum())} labelled nodes, and how sure to be of each answer. ECE is "
+        "how far their probabilities are from how often they come true; chance alone gives about "
+        f"{_floor(folder):.3f}. One seed does not tell which of the two is better.",
+        f"Look at it: open {folder / 'report.html'} in a browser, click a node, and move the "
+        "threshold above which it refuses to answer.",
+        "Type next, with your own tables: graphdrop train --nodes nodes.csv --edges edges.csv "
+        "--label COLUMN --id COLUMN --out runs/mine && graphdrop predict runs/mine -o answers.csv",
+    ]
 
 
 def _floor(folder: Path) -> float:

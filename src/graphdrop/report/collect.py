@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.inference import PredictionSets, Predictive, predict
+from graphdrop.inference.trust import Trust, trusted
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.train import evaluation
@@ -29,6 +30,8 @@ Numbers = list[float | None]
 
 AXES = (ThresholdAxis.LARGEST, ThresholdAxis.LOG_CLASSES, ThresholdAxis.RANGE)
 THRESHOLDS = [number / 100 for number in range(101)]
+COVERAGE = 0.9
+"""Of the sets, and of the validation nodes that are answered."""
 POINTS = 400
 """The approximate largest number of points of a curve."""
 LARGE_NODES = 200_000
@@ -49,15 +52,21 @@ class RunEvidence:
     """The predicted class of every node, by vote or by mean as the run's settings say."""
     sets: PredictionSets | None
     """The 90 % set of every node; `None` for a run that carries no calibration nodes."""
+    trust: Trust
+    """The rule by which the run refuses: it keeps 90 % of the validation nodes."""
     scores: Scores
     """The scores on the test nodes."""
     uncalibrated: Scores | None
     """The same without the calibrator; `None` for a run that has none."""
     floor: float | None
     """The calibration error that chance alone gives on these test nodes, if it was simulated."""
+    floor_high: float | None
+    """What chance alone exceeds once in twenty times."""
     drop_rates: Numbers
     training: dict[str, Any]
     reliability: dict[str, Numbers]
+    raw_reliability: dict[str, Numbers] | None
+    """Without the calibrator; `None` for a run that has none."""
     pavpu: dict[str, dict[str, Numbers]]
     """PAvPU curves by the axis of the threshold."""
     risk: dict[str, Numbers]
@@ -89,11 +98,11 @@ def collect(
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
     scores = evaluation.score(_of_rows(prediction, test), labels, config)
-    uncalibrated = None
+    uncalibrated = raw_reliability = None
     if prediction.calibrated:
         raw = _predicted(model, data, rows=test, calibrator=None)
         uncalibrated = evaluation.score(raw, labels, config)
-    bins = metrics.reliability(probabilities, labels)
+        raw_reliability = _reliability(raw.probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()
     result, about = result_note(folder / RESULT), header_note(ModelNote, header, folder)
@@ -102,13 +111,16 @@ def collect(
         config=config,
         prediction=prediction,
         decided=decided,
-        sets=None if prediction.origin.set_nodes is None else prediction.sets(0.9),
+        sets=None if prediction.origin.set_nodes is None else prediction.sets(COVERAGE),
+        trust=trusted(prediction, COVERAGE),
         scores=scores,
         uncalibrated=uncalibrated,
         floor=result.calibration.get("ece_floor"),
+        floor_high=result.calibration.get("ece_floor_high"),
         drop_rates=list(sampled(model).drop_rates().values()),
         training=_course(folder),
-        reliability={name: plain(values) for name, values in bins._asdict().items()},
+        reliability=_reliability(probabilities, labels),
+        raw_reliability=raw_reliability,
         pavpu={axis.value: _pavpu(probabilities, labels, predictions, axis.value) for axis in AXES},
         risk={name: plain(values[few]) for name, values in curve._asdict().items()},
         smoothing=_smoothing(model, data),
@@ -147,6 +159,11 @@ def _of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
 def plain(values: Tensor) -> Numbers:
     """A list of numbers for JSON, with `None` for values that are not finite."""
     return [value if math.isfinite(value) else None for value in values.double().tolist()]
+
+
+def _reliability(probabilities: Tensor, labels: Tensor) -> dict[str, Numbers]:
+    bins = metrics.reliability(probabilities, labels)
+    return {name: plain(values) for name, values in bins._asdict().items()}
 
 
 def _pavpu(

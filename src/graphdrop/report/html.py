@@ -24,12 +24,23 @@ from torch_geometric.data import Data
 from graphdrop.config import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
+from graphdrop.report.answered import class_figures, refusal, set_figures
 from graphdrop.report.collect import RunEvidence
+from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
 from graphdrop.train.evaluation import METRICS
 from graphdrop.util.files import replace_file
 
-SCRIPTS = ("data.js", "chart.js", "figures.js", "graph.js", "node.js", "main.js")
+SCRIPTS = (
+    "data.js",
+    "help.js",
+    "chart.js",
+    "figures.js",
+    "selective.js",
+    "graph.js",
+    "node.js",
+    "main.js",
+)
 MOST_NODES, SAMPLED_NODES = 30_000, 3_000
 """A larger graph is shown by so many nodes, around so many test nodes."""
 LARGEST = 65535
@@ -62,7 +73,8 @@ def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
         "graph": _graph(data, shown),
         "metrics": _metrics(runs),
         "differences": _differences(runs),
-        "runs": [_run(run, label, shown) for run, label in zip(runs, names, strict=True)],
+        "conclusions": conclusions(runs, names, data),
+        "runs": [_run(run, label, data, shown) for run, label in zip(runs, names, strict=True)],
     }
     files = resources.files(__package__) / "page"
     read = {n: (files / n).read_text("utf-8") for n in ("page.html", "style.css", *SCRIPTS)}
@@ -128,6 +140,7 @@ def _metrics(runs: Sequence[RunEvidence]) -> list[dict[str, Any]]:
             "title": metric.title,
             "percent": metric.percent,
             "higher_is_better": metric.higher_is_better,
+            "help": metric.help,
         }
         for metric in METRICS["classes"]
         if metric.shown and all(metric.name in run.scores for run in runs)
@@ -145,6 +158,7 @@ def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
         "classes": int(run.prediction.probabilities.shape[1]),
         "features": int(data.x.shape[1]),
         "class_names": names.classes,
+        "tested": int(data.test_mask.sum()),
     }
 
 
@@ -214,12 +228,13 @@ def _differences(runs: Sequence[RunEvidence]) -> list[list[str]]:
     return rows
 
 
-def _run(run: RunEvidence, name: str, shown: Tensor | None) -> dict[str, Any]:
+def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[str, Any]:
     config, prediction = run.config, run.prediction
 
     def of(values: Tensor) -> Tensor:
         return values if shown is None else values[shown]
 
+    figures = set_figures(run, data)
     return {
         "name": name,
         "folder": str(run.folder),
@@ -240,6 +255,7 @@ def _run(run: RunEvidence, name: str, shown: Tensor | None) -> dict[str, Any]:
         "versions": run.versions,
         "training": run.training,
         "reliability": run.reliability,
+        "raw_reliability": run.raw_reliability,
         "pavpu": run.pavpu,
         "risk": run.risk,
         "smoothing": run.smoothing,
@@ -249,4 +265,13 @@ def _run(run: RunEvidence, name: str, shown: Tensor | None) -> dict[str, Any]:
         "epistemic": packed(of(prediction.epistemic), "float32"),
         "sets": None if run.sets is None else packed(of(run.sets.members), "uint8"),
         "sets_approximate": run.sets is None or run.sets.approximate,
+        "set_figures": None if figures is None else figures._asdict(),
+        "classes": [one._asdict() for one in class_figures(run, data)],
+        "rule": {
+            "by": run.trust.by,
+            "threshold": run.trust.threshold,
+            "coverage": run.trust.coverage,
+            "chosen_on": run.trust.chosen_on,
+            **refusal(run, data)._asdict(),
+        },
     }

@@ -35,6 +35,7 @@ class ScoreMetric:
         digits: decimals in the tables of `graphdrop reproduce`.
         shown: whether it has a column in the tables of `train`, `evaluate` and `demo` and in the
             report; it is stored in any case.
+        help: one sentence for readers of the report: what it is; and which values are good.
 
     Example:
         >>> wrong = lambda p, y, config: float((p.predicted != y).double().mean())
@@ -49,6 +50,7 @@ class ScoreMetric:
     percent: bool = False
     digits: int = 3
     shown: bool = True
+    help: str = ""
 
     @property
     def label(self) -> str:
@@ -183,48 +185,93 @@ def _share(
     compute: Callable[[Any, Tensor, Config], float | None],
     *,
     shown: bool = True,
+    help: str = "",  # noqa: A002 - the field's name
 ) -> ScoreMetric:
     """A metric that is a share of nodes: higher is better, and tables show it in percent."""
     return ScoreMetric(
-        name, title, compute, higher_is_better=True, percent=True, digits=2, shown=shown
+        name, title, compute, higher_is_better=True, percent=True, digits=2, shown=shown, help=help
     )
 
 
 METRICS: dict[Output, list[ScoreMetric]] = {
     "classes": [
         # The accuracy of the decision that the settings name: the majority vote or the mean.
-        _share("accuracy", "accuracy", lambda p, y, _: accuracy(p.predicted, y)),
+        _share(
+            "accuracy",
+            "accuracy",
+            lambda p, y, _: accuracy(p.predicted, y),
+            help="The share of nodes whose class is right; good is far above what naming the most "
+            "frequent class every time would reach.",
+        ),
         _share(
             "accuracy_vote", "accuracy by vote", lambda p, y, _: accuracy(p.vote, y), shown=False
         ),
         _share(
             "accuracy_mean", "accuracy by mean", lambda p, y, _: accuracy(p.classes, y), shown=False
         ),
-        ScoreMetric("nll", "NLL", lambda p, y, _: float(nll(p.probabilities, y))),
+        ScoreMetric(
+            "nll",
+            "NLL",
+            lambda p, y, _: float(nll(p.probabilities, y)),
+            help="Negative log-likelihood: minus the mean logarithm of the probability of the true "
+            "class; good is low, and a blind guess has log(number of classes).",
+        ),
         ScoreMetric(
             "ece",
             "ECE",
             lambda p, y, _: float(calibration_error(p.probabilities, y)),
             percent=True,
             digits=2,
+            help="Expected calibration error: how far confidence and accuracy are apart, averaged "
+            "over bins of confidence; good is no more than chance alone gives on these nodes.",
         ),
-        _share("pavpu", "PAvPU", _pavpu),
+        _share(
+            "pavpu",
+            "PAvPU",
+            _pavpu,
+            help="Patch accuracy versus patch uncertainty: the share of nodes that are right and "
+            "certain, or wrong and uncertain; good is near 100 % and above the accuracy, which it "
+            "is where all nodes count as certain.",
+        ),
         ScoreMetric(
             "brier",
             "Brier score",
             lambda p, y, _: float(brier_score(p.probabilities, y)),
             shown=False,
         ),
-        ScoreMetric("aurc", "AURC", _aurc, digits=4),
+        ScoreMetric(
+            "aurc",
+            "AURC",
+            _aurc,
+            digits=4,
+            help="Area under the risk-coverage curve: the error rate of the most certain nodes, "
+            "averaged over how many are answered; good is near 0, and an uncertainty that says "
+            "nothing gives the error rate of all nodes.",
+        ),
         _share(
             "balanced_accuracy",
             "balanced accuracy",
             lambda p, y, _: float(per_class_recall(p.predicted, y).mean()),
+            help="The accuracy within each class, averaged over the classes, so that rare ones "
+            "count as much; good is close to the accuracy or above it.",
         ),
         ScoreMetric(
-            "macro_f1", "macro F1", lambda p, y, _: macro_f1(p.predicted, y), higher_is_better=True
+            "macro_f1",
+            "macro F1",
+            lambda p, y, _: macro_f1(p.predicted, y),
+            higher_is_better=True,
+            help="The harmonic mean of precision and recall of each class, averaged over the "
+            "classes; good is near 1, and far below the accuracy means that rare classes are "
+            "missed.",
         ),
-        ScoreMetric("auroc", "AUROC", _binary_auroc, higher_is_better=True),
+        ScoreMetric(
+            "auroc",
+            "AUROC",
+            _binary_auroc,
+            higher_is_better=True,
+            help="The chance that of a node of each class the one of the second class is the more "
+            "likely to be called so; good is near 1, and guessing gives 0.5.",
+        ),
         ScoreMetric(
             "error_auroc_entropy",
             "AUROC of entropy for errors",

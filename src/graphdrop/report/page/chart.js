@@ -35,7 +35,7 @@ function scaleOf([low, high], [from, to], log) {
 
 // spec: {title, icon, xLabel, yLabel, x?: [low, high], y?: [low, high], log?, whole?, height?, diagonal?,
 //   bars?: [{from, to, value, colour, text}], series: [{name, points: [[x, y]], colour, dash, shape?}],
-//   marks?: [{x, y, shape, colour}], xText?, yText?, note?: (x) => a last line under the pointer}
+//   marks?: [{x, y, shape, colour, solid?}], help?: a measure, xText?, yText?, note?: (x) => a last line under the pointer}
 // `draw` may be called again with another spec; `mark` moves the marks alone.
 function chart(spec) {
   const box = make("div", { class: "chart" });
@@ -88,11 +88,11 @@ function drawChart(box, state) {
   for (const series of spec.series) drawSeries(svg, series, X, Y);
   for (const one of spec.marks ?? []) {
     if (one.y == null || !Number.isFinite(one.y)) continue;
-    svg.append(pointShape(one.shape, X(one.x), Y(one.y), 6, { "stroke-width": 2.5, style: { fill: "var(--surface)", stroke: one.colour } }));
+    svg.append(pointShape(one.shape, X(one.x), Y(one.y), 6, { "stroke-width": 2.5, style: { fill: one.solid ? one.colour : "var(--surface)", stroke: one.colour } }));
   }
   const keys = spec.series.filter((series) => series.name && !series.quiet);
   const legend = keys.length > 1 || spec.legend ? make("ul", { class: "keys" }, keys.map((series) => make("li", {}, sample(series.shape ?? 0, series.dash, series.colour), series.name))) : null;
-  box.replaceChildren(...[make("h3", {}, spec.icon, spec.title), svg, legend].filter(Boolean));
+  box.replaceChildren(...[make("h3", {}, spec.icon, spec.help ? helped(spec.title, spec.help) : spec.title), svg, legend].filter(Boolean));
   readValues(svg, state, X, Y, height);
   if (hadFocus) svg.focus();
 }

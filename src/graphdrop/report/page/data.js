@@ -71,7 +71,7 @@ const dot = (index) => make("span", { class: "dot", "aria-hidden": "true", style
 
 // Most uncertain of all is log(classes); rounding may carry an entropy past it.
 const largestEntropy = runs.reduce((top, run) => run.entropy.reduce((a, b) => Math.max(a, b), top), Math.log(dataset.classes));
-const settings = { threshold: largestEntropy };
+const settings = { by: "entropy", threshold: largestEntropy };
 const listeners = [];
 const whenThresholdMoves = (listener) => listeners.push(listener);
 function setThreshold(value) {

@@ -1,4 +1,4 @@
-// The figures: training, calibration, PAvPU, risk against coverage, over-smoothing.
+// The figures: training, calibration, PAvPU, over-smoothing.
 
 const zip = (xs, ys) => xs.map((x, k) => [x, ys[k]]);
 const allRuns = (values) => runs.map((run, k) => ({ name: run.name, points: values(run), colour: runColour(k), dash: runDash(k), shape: k }));
@@ -11,7 +11,7 @@ function trainingFigures() {
     return { x: run.selected_epoch, y: at < 0 ? null : run.training[values][at], shape: k, colour: runColour(k) };
   });
   const evaluated = (title, yLabel, values, yText) => chart({
-    title, yLabel, yText, xLabel: "epoch", x: epochs, marks: selected(values), legend: true,
+    title, yLabel, help: yLabel, yText, xLabel: "epoch", x: epochs, marks: selected(values), legend: true,
     series: allRuns((run) => zip(run.training.evaluated, run.training[values])),
   });
   const TERMS = { loss: "loss, all terms", nll: "NLL", kl: "weighted KL of the rates", l2: "weighted L2", agree: "weighted consistency loss" };
@@ -29,7 +29,7 @@ function trainingFigures() {
   for (const [k, run] of runs.entries()) {
     const layers = run.training.drop_rates;
     place("rate-charts", chart({
-      title: run.name, icon: sample(k), xLabel: "epoch", x: epochs, yLabel: "drop rate", y: [Math.max(0, low), Math.min(1, high)], yText: number,
+      title: run.name, icon: sample(k), help: "drop rate", xLabel: "epoch", x: epochs, yLabel: "drop rate", y: [Math.max(0, low), Math.min(1, high)], yText: number,
       legend: true,
       series: layers.map((rates, layer) => ({
         name: `layer ${layer + 1}`, points: zip(run.training.evaluated, rates), dash: DASHES[layer % 8], shape: layer,
@@ -49,18 +49,23 @@ function calibrationFigures() {
     const { confidence, accuracy, examples } = run.reliability, bins = examples.length;
     const most = examples.reduce((a, b) => Math.max(a, b));
     const filled = examples.map((count, bin) => bin).filter((bin) => examples[bin] > 0);
+    const raw = run.raw_reliability, before = raw ? raw.examples.map((count, bin) => bin).filter((bin) => raw.examples[bin] > 0) : [];
+    const nodesAt = (x) => examples[filled.find((bin) => confidence[bin] === x)];
     place("reliability-charts", chart({
-      title: run.name, icon: sample(k), xLabel: "confidence", yLabel: "accuracy", x: [0, 1], y: [0, 1], diagonal: true,
-      yText: percent, xText: (x) => number(x), note: (x) => `${examples[filled.find((bin) => confidence[bin] === x)]} test nodes`,
+      title: run.name, icon: sample(k), help: "reliability diagram", xLabel: "confidence", yLabel: "accuracy", x: [0, 1], y: [0, 1], diagonal: true,
+      yText: percent, xText: (x) => number(x), note: (x) => (nodesAt(x) == null ? "a bin of the uncalibrated" : `${nodesAt(x)} test nodes`),
       bars: filled.map((bin) => ({ from: bin / bins, to: (bin + 1) / bins, value: accuracy[bin], colour: runColour(k), opacity: 0.2 + 0.6 * Math.sqrt(examples[bin] / most) })),
-      series: [{ name: "accuracy", quiet: true, points: filled.map((bin) => [confidence[bin], accuracy[bin]]), colour: runColour(k), dash: "", shape: k }],
+      series: [
+        { name: raw ? "calibrated" : "accuracy", points: filled.map((bin) => [confidence[bin], accuracy[bin]]), colour: runColour(k), dash: "", shape: k },
+        ...(raw ? [{ name: "uncalibrated", points: before.map((bin) => [raw.confidence[bin], raw.accuracy[bin]]), colour: "var(--soft)", dash: "4 4", shape: 3, thin: true }] : []),
+      ],
     }));
   }
   const axes = byId("pavpu-axis");
   axes.append(...Object.keys(runs[0].pavpu).map((axis) => make("option", { value: axis, selected: axis === runs[0].pavpu_axis }, axis.replaceAll("-", " ") + " entropy")));
   const OF = { pavpu: "PAvPU", accurate_given_certain: "p(accurate | certain)", uncertain_given_inaccurate: "p(uncertain | inaccurate)" };
   const spec = (measure) => ({
-    title: OF[measure], xLabel: `threshold, ${axes.selectedOptions[0].textContent}`, yLabel: OF[measure], x: [0, 1], legend: true,
+    title: OF[measure], help: OF[measure], xLabel: `threshold, ${axes.selectedOptions[0].textContent}`, yLabel: OF[measure], x: [0, 1], legend: true,
     series: allRuns((run) => zip(run.pavpu[axes.value].thresholds, run.pavpu[axes.value][measure])), yText: percent,
   });
   const charts = Object.keys(OF).map((measure) => [measure, chart(spec(measure))]);
@@ -71,69 +76,9 @@ function calibrationFigures() {
 function smoothingFigures() {
   for (const measure of Object.keys(runs[0].smoothing)) {
     place("smoothing-charts", chart({
-      title: measure[0].toUpperCase() + measure.slice(1), xLabel: "hidden layer", yLabel: measure, whole: true, legend: true,
+      title: measure[0].toUpperCase() + measure.slice(1), help: measure, xLabel: "hidden layer", yLabel: measure, whole: true, legend: true,
       log: measure === "Dirichlet energy", series: allRuns((run) => run.smoothing[measure].map((value, k) => [k + 1, value])),
     }));
   }
   if (runs.every((run) => run.layers < 2)) byId("smoothing-charts").replaceChildren(make("p", { class: "note" }, "Networks of one layer have no hidden layer."));
-}
-
-// The test nodes of a run from the most certain to the least, and how many of the first k are right.
-function rankedTests(run) {
-  const nodes = [];
-  graph.part.forEach((part, node) => { if (part === TEST) nodes.push(node); });
-  nodes.sort((a, b) => run.entropy[a] - run.entropy[b]);
-  const right = [0];
-  for (const node of nodes) right.push(right.at(-1) + (run.predicted[node] === graph.label[node] ? 1 : 0));
-  return { entropies: nodes.map((node) => run.entropy[node]), right };
-}
-
-// How many test nodes have at most this entropy, and how many of them are predicted rightly.
-function keptAt(ranked, threshold) {
-  let low = 0, high = ranked.entropies.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ranked.entropies[middle] <= threshold) low = middle + 1; else high = middle;
-  }
-  return { kept: low, right: ranked.right[low], of: ranked.entropies.length };
-}
-
-function selectiveFigures() {
-  const ranked = runs.map(rankedTests);
-  const slider = byId("threshold");
-  const risk = chart({
-    title: "Risk against coverage", xLabel: "coverage: share of test nodes answered", yLabel: "error rate of the answers", x: [0, 1], legend: true,
-    series: allRuns((run) => zip(run.risk.coverage, run.risk.risk)), xText: percent, yText: percent,
-  });
-  const steps = Array.from({ length: 101 }, (_, k) => (k / 100) * largestEntropy);
-  const coverage = chart({
-    title: "Coverage and accuracy against the threshold", xLabel: "threshold, entropy in nats", yLabel: "share", x: [0, largestEntropy], y: [0, 1.02], yText: percent,
-    xText: (x) => number(x, 2), legend: true,
-    series: runs.flatMap((run, k) => {
-      const at = steps.map((threshold) => ({ threshold, ...keptAt(ranked[k], threshold) }));
-      return [
-        { name: `${run.name}: accuracy`, points: at.map((one) => [one.threshold, one.kept ? one.right / one.kept : null]), colour: runColour(k), dash: "", shape: k },
-        { name: `${run.name}: coverage`, points: at.map((one) => [one.threshold, one.kept / one.of]), colour: runColour(k), dash: "2 3", shape: k, thin: true },
-      ];
-    }),
-  });
-  place("selective-charts", risk, coverage);
-  slider.addEventListener("input", () => setThreshold((slider.value / 1000) * largestEntropy));
-  whenThresholdMoves(() => {
-    const { threshold } = settings, fraction = threshold / Math.log(dataset.classes);
-    const text = `${threshold.toFixed(2)} nats, ${(100 * fraction).toFixed(0)} % of log(${dataset.classes})`;
-    byId("threshold-value").textContent = text;
-    slider.setAttribute("aria-valuetext", text);
-    const now = ranked.map((one) => keptAt(one, threshold));
-    byId("kept").replaceChildren(...now.map((one, k) => keptTile(one, k)));
-    risk.mark(now.map((one, k) => ({ x: one.kept / one.of, y: one.kept ? 1 - one.right / one.kept : null, shape: k, colour: runColour(k) })));
-    coverage.mark(now.flatMap((one, k) => [one.right / one.kept, one.kept / one.of].map((y) => ({ x: threshold, y, shape: k, colour: runColour(k) }))));
-  });
-}
-
-function keptTile({ kept, right, of }, k) {
-  const figure = (value, what, name) => make("div", {}, make("div", { class: "big", "data-figure": name }, percent(value)), make("div", { class: "what" }, what));
-  return make("div", { class: "tile", style: { "border-color": runColour(k) } }, make("div", { class: "name" }, runs[k].name),
-    make("div", { class: "pair" }, figure(kept ? right / kept : null, "accuracy of the answers", "accuracy"), figure(kept / of, "coverage", "coverage")),
-    make("div", { class: "what" }, `${of - kept} of ${of} rejected; ${kept - right} wrong answers are left`));
 }

@@ -19,6 +19,15 @@ for (let v = 0; v < nodes; v++) starts[v + 1] += starts[v];
 }
 const neighboursOf = (node) => Array.from(ends.subarray(starts[node], starts[node + 1]));
 
+// Edges fade as they cover the picture; where they would cover it many times over, only those of the
+// node under the pointer are drawn, until one zooms in.
+const EDGE_WIDTH = 0.7, EDGE_INK = 0.27, CROWDED = 12;
+let edgeLength = 1e-9;
+for (let e = 0; e < graph.pairs.length; e += 2) {
+  const u = 2 * graph.pairs[e], v = 2 * graph.pairs[e + 1];
+  edgeLength += Math.hypot(graph.place[u] - graph.place[v], graph.place[u + 1] - graph.place[v + 1]) / 32767.5;
+}
+
 function redraw(interacting = false) {
   if (interacting && graph.pairs.length > 30000) {
     moving = true;
@@ -41,7 +50,7 @@ const isWrong = (run, v) => graph.label[v] >= 0 && run.predicted[v] !== graph.la
 // From 0, sure, to 1, as unsure as any node.
 function fadeOf(run, v) {
   if (view.fade === "none") return 0;
-  if (view.fade === "rejected") return run.entropy[v] > settings.threshold ? 1 : 0;
+  if (view.fade === "rejected") return isRefused(run, v) ? 1 : 0;
   return Math.min(1, run[view.fade][v] / (view.fade === "entropy" ? largestEntropy : largestEpistemic()));
 }
 
@@ -69,12 +78,22 @@ function drawGraph(canvas) {
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
   const inside = (x, y) => x > -20 && y > -20 && x < width + 20 && y < height + 20;
-  if (!moving) drawEdges(pen, at, inside, `rgba(${read("--edge")}, ${Math.min(0.5, 0.1 + 900 / graph.pairs.length) * (view.chosen === null ? 1 : 0.6)})`);
+  const ink = edgeLength * EDGE_WIDTH / (4 * at.half);
+  if (!moving && ink <= CROWDED) drawEdges(pen, at, inside, `rgba(${read("--edge")}, ${Math.max(0.03, Math.min(0.5, EDGE_INK / ink)) * (view.chosen === null ? 1 : 0.6)})`);
   const size = Math.max(0.9, Math.min(4.5, 0.2 * Math.sqrt((width * height) / nodes))) * Math.sqrt(Math.max(1, view.zoom));
   drawNodes(pen, run, at, inside, size, read("--surface"));
   if (view.errors) drawErrors(pen, run, at, inside, size, read("--ink"));
   if (view.chosen !== null) drawChosen(pen, run, at, size, read("--ink"), read("--surface"));
+  if (view.hovered !== null && ink > CROWDED) drawEdgesOf(pen, at, view.hovered, read("--accent"));
   if (view.hovered !== null) drawRing(pen, at, view.hovered, size + 3, read("--accent"));
+}
+
+function drawEdgesOf(pen, at, v, colour) {
+  pen.beginPath();
+  for (const u of neighboursOf(v)) { pen.moveTo(at.x(v), at.y(v)); pen.lineTo(at.x(u), at.y(u)); }
+  pen.strokeStyle = colour;
+  pen.lineWidth = 0.9;
+  pen.stroke();
 }
 
 function drawEdges(pen, at, inside, colour) {
@@ -87,7 +106,7 @@ function drawEdges(pen, at, inside, colour) {
     pen.lineTo(vx, vy);
   }
   pen.strokeStyle = colour;
-  pen.lineWidth = 0.7;
+  pen.lineWidth = EDGE_WIDTH;
   pen.stroke();
 }
 

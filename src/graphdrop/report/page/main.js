@@ -2,7 +2,7 @@
 
 const COLUMNS = [
   ...report.metrics.map((metric) => [
-    `${metric.title} ${metric.higher_is_better ? "↑" : "↓"}`, (run) => run.scores[metric.name], metric.percent ? percent : number, metric.higher_is_better ? 1 : -1,
+    metric.title, (run) => run.scores[metric.name], metric.percent ? percent : number, metric.higher_is_better ? 1 : -1,
   ]),
   ...(runs.some((run) => run.uncalibrated) ? [
     ["ECE, uncalibrated", (run) => run.uncalibrated?.ece ?? null, percent, 0],
@@ -27,7 +27,8 @@ function rateCells(run, k) {
 function summary() {
   const values = COLUMNS.map(([, value]) => runs.map(value));
   const best = COLUMNS.map(([, , , sign], c) => (sign && runs.length > 1 ? values[c].reduce((a, b) => (sign * b > sign * a ? b : a)) : null));
-  const head = ["run", "method", ...COLUMNS.map(([name]) => name), "drop rate by layer"];
+  const arrow = (sign) => (sign ? (sign > 0 ? " ↑" : " ↓") : "");
+  const head = ["run", "method", ...COLUMNS.map(([name, , , sign]) => helped(name + arrow(sign), name)), helped("drop rate by layer", "drop rate")];
   byId("summary-table").append(
     make("thead", {}, make("tr", {}, head.map((text, c) => make("th", { scope: "col", class: c === 1 ? "left" : null }, text)))),
     make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", { class: "left" }, run.method),
@@ -68,15 +69,29 @@ function theming() {
   button.addEventListener("click", () => apply(root.dataset.theme === "dark" ? "light" : "dark"));
   wished.addEventListener("change", () => apply(wished.matches ? "dark" : "light"));
   apply(wished.matches ? "dark" : "light");
+  // On paper: light, and with everything that is folded away.
+  let before = null;
+  addEventListener("beforeprint", () => {
+    before = { theme: root.dataset.theme, folded: [...document.querySelectorAll("details:not([open])")] };
+    before.folded.forEach((one) => { one.open = true; });
+    apply("light");
+    canvases.forEach(drawGraph);
+  });
+  addEventListener("afterprint", () => {
+    before?.folded.forEach((one) => { one.open = false; });
+    apply(before?.theme ?? "light");
+  });
 }
 
 theming();
+conclude();
+measureList();
 heading();
 summary();
 graphControls();
 selectiveFigures();
+setFigures();
 calibrationFigures();
 trainingFigures();
 smoothingFigures();
 provenance();
-setThreshold(largestEntropy);

@@ -4,12 +4,23 @@ const SHOWN_NEIGHBOURS = 40, SHOWN_CLASSES = 12;
 const probabilityOf = (run, v, c) => run.probability[v * dataset.classes + c] / 65535;
 const verdict = (run, v) => (graph.label[v] < 0 ? null : isWrong(run, v) ? make("span", { class: "no" }, "✗ wrong") : make("span", { class: "yes" }, "✓ right"));
 
-function choose(v) {
-  if (v !== null && !(Number.isInteger(v) && v >= 0 && v < nodes)) return;
+function choose(v, asked = null) {
+  if (v !== null && !(Number.isInteger(v) && v >= 0 && v < nodes)) {
+    view.chosen = null;
+    if (asked !== null) noSuchNode(asked);
+    redraw();
+    return;
+  }
   view.chosen = v;
   if (v !== null) { reveal(v); byId("node-number").value = nodeName(v); }
   showNode();
   redraw();
+}
+
+function noSuchNode(asked) {
+  const some = nodes < dataset.nodes ? ` The picture has ${nodes.toLocaleString("en")} of ${dataset.nodes.toLocaleString("en")} nodes: it may be one of the others.` : "";
+  const known = graph.ids ? `Ids are such as ${nodeName(0)}.` : `Nodes have the numbers 0 to ${nodes - 1}.`;
+  byId("node").replaceChildren(make("h3", {}, "No such node"), make("p", { class: "soft" }, `No node here is called ${asked}. ${known}${some}`));
 }
 
 function showNode() {
@@ -37,9 +48,11 @@ function runOpinion(run, k, v) {
     return [label, make("span", { class: "track" }, make("div", { class: "fill", style: { width: `${100 * share}%`, background: classColour(c) } })), make("span", { class: "number" }, percent(share, 1))];
   });
   return make("div", { "data-run": k }, make("h4", {}, sample(k), run.name, verdict(run, v)), make("div", { class: "probability" }, rows),
-    make("p", { class: "soft" }, `entropy ${number(run.entropy[v], 2)} nats; mutual information ${number(run.epistemic[v], 2)}`),
+    make("p", { class: "soft" }, helped("entropy"), ` ${number(run.entropy[v], 2)} nats; `, helped("mutual information"), ` ${number(run.epistemic[v], 2)}; ${isUntrusted(run, v) ? "refused by its own threshold" : "answered by its own threshold"}`),
     ...(run.sets ? [make("p", { class: "soft" }, setOf(run, v))] : []));
 }
+
+const isUntrusted = (run, v) => scoreOf(run, run.rule.by)[v] > run.rule.threshold + 1e-6;
 
 // The classes that together should hold the true one 90 % of the time.
 function setOf(run, v) {
@@ -87,9 +100,9 @@ function graphControls() {
   const disputed = (v) => runs.some((run) => run.predicted[v] !== runs[0].predicted[v]);
   byId("graph-controls").append(
     select("Colour", "colour", { predicted: "predicted class", label: "label" }),
-    select("Fade by", "fade", { entropy: "entropy: all uncertainty", epistemic: "mutual information: the network's share", rejected: "rejection, threshold below", none: "nothing" }),
+    select("Fade by", "fade", { entropy: "entropy: all uncertainty", epistemic: "mutual information: the network's share", rejected: "refusal, threshold below", none: "nothing" }),
     make("label", {}, make("input", { type: "checkbox", onchange: (event) => { view.errors = event.target.checked; redraw(); } }), " ring wrong test nodes"),
-    make("label", {}, "Node ", make("input", { ...(graph.ids ? { type: "text" } : { type: "number", min: 0, max: nodes - 1 }), id: "node-number", onchange: (event) => choose(event.target.value === "" ? null : nodeCalled(event.target.value.trim())) })),
+    make("label", {}, "Node ", make("input", { ...(graph.ids ? { type: "text" } : { type: "number", min: 0, max: nodes - 1 }), id: "node-number", onchange: (event) => { const asked = event.target.value.trim(); choose(asked === "" ? null : nodeCalled(asked), asked); } })),
     button("Most unsure", tour(most("entropy"), () => true)),
     button("Sure but wrong", tour(sure, (v) => runs.some((run) => isWrong(run, v)))),
     ...(runs.length > 1 ? [button("Runs disagree", tour(sure, disputed))] : []),
@@ -109,6 +122,11 @@ function graphControls() {
     listenTo(canvas);
     new ResizeObserver(() => redraw()).observe(canvas);
   }
+  byId("graph-note").textContent = [
+    nodes < dataset.nodes ? `Of ${dataset.nodes.toLocaleString("en")} nodes the picture shows ${nodes.toLocaleString("en")}: some test nodes and what they are joined to.` : "",
+    edgeLength * EDGE_WIDTH / 800 > CROWDED ? "There are too many edges to draw them all: point at a node to see its own, or zoom in." : "",
+  ].join(" ").trim();
+  byId("graph-note").hidden = !byId("graph-note").textContent;
   whenThresholdMoves(() => { if (view.fade === "rejected") redraw(); });
   showNode();
 }

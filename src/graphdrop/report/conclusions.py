@@ -1,0 +1,232 @@
+"""What the figures of a report say, in words: a sentence for each section and run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.report.answered import SCORES, refusal, set_figures
+from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
+
+CLEAR = 2.0
+"""A difference of so many standard errors is not put down to chance."""
+MEET = 0.1
+"""Wrong nodes whose neighbours share their label so much less often lie where classes meet."""
+COLLAPSED = 0.1
+"""Where so little of the first hidden layer's distance is left, nodes have become alike."""
+
+
+def conclusions(
+    runs: Sequence[RunEvidence], names: Sequence[str], data: Data
+) -> dict[str, list[str]]:
+    """The sentences of every section of the page, by the section's name.
+
+    Args:
+        runs: the results of `collect`.
+        names: what the page calls them.
+        data: their graph.
+    """
+    pairs = list(zip(names, runs, strict=True))
+    found = {
+        "summary": [_summary(pairs, data)],
+        "graph": [_edges(data), *(_neighbours(name, run, data) for name, run in pairs)],
+        "selective": [_refusal(name, run, data) for name, run in pairs],
+        "sets": [_sets(name, run, data) for name, run in pairs],
+        "calibration": [_calibration(name, run, data) for name, run in pairs],
+        "training": [_training(name, run) for name, run in pairs],
+        "smoothing": [_smoothing(name, run) for name, run in pairs],
+    }
+    return {section: [text for text in texts if text] for section, texts in found.items()}
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
+    test = data.test_mask
+    labels = data.y[test]
+    count = len(labels)
+    order = sorted(pairs, key=lambda pair: -pair[1].scores["accuracy"])
+    name, best = order[0]
+    accuracy = best.scores["accuracy"]
+    if len(order) == 1:
+        known = data.y[data.train_mask]
+        most = int(known[known >= 0].bincount().argmax()) if bool((known >= 0).any()) else 0
+        share = float((labels == most).double().mean())
+        return (
+            f"{name} is right about {_share(accuracy)} of the {count:,} test nodes; naming the "
+            f"most frequent class of the training nodes every time would be right about "
+            f"{_share(share)}."
+        )
+    other, second = order[1]
+    one, two = ((run.decided == data.y)[test].double() for run in (best, second))
+    difference = float((one - two).mean())
+    error = float((one - two).var(correction=0).sqrt()) / math.sqrt(count)
+    if abs(difference) <= CLEAR * error or difference == 0:
+        verdict = "which these nodes cannot tell from chance"
+    else:
+        verdict = "which is more than the choice of these nodes explains"
+    return (
+        f"{name} is right most often, about {_share(accuracy)} of the {count:,} test nodes, "
+        f"{100 * difference:.1f} points (standard error {100 * error:.1f}) above {other}, "
+        f"{verdict}."
+    )
+
+
+def _same_label(data: Data) -> tuple[Tensor, Tensor]:
+    """Ends of edges between labelled nodes, and whether both have the same label."""
+    source, destination = data.edge_index
+    known = (data.y[source] >= 0) & (data.y[destination] >= 0) & (source != destination)
+    ends = destination[known]
+    return ends, data.y[source[known]] == data.y[ends]
+
+
+def _edges(data: Data) -> str:
+    ends, same = _same_label(data)
+    if not len(ends):
+        return "No edge joins two nodes with labels, so neighbours say nothing about them here."
+    share = float(same.double().mean())
+    classes = data.y[data.y >= 0].bincount().double()
+    chance = float((classes / classes.sum()).square().sum())
+    if share > chance + MEET:
+        what = "neighbours are a good hint"
+    elif share < chance - MEET:
+        what = "neighbours tend to differ"
+    else:
+        what = "neighbours hardly help"
+    return (
+        f"{_share(share)} of the edges join two nodes of one label, where edges at random would "
+        f"join {_share(chance)}: {what}."
+    )
+
+
+def _neighbours(name: str, run: RunEvidence, data: Data) -> str:
+    ends, same = _same_label(data)
+    nodes = len(data.y)
+    total, alike = (ends.bincount(weights, nodes) for weights in (None, same.double()))
+    test = data.test_mask & (total > 0)
+    right = run.decided == data.y
+    groups = [alike[rows] / total[rows] for rows in (test & ~right, test & right)]
+    if not all(len(group) for group in groups):
+        return ""
+    wrong_share, right_share = (float(group.mean()) for group in groups)
+    where = ": errors lie where classes meet" if wrong_share < right_share - MEET else ""
+    return (
+        f"{name}: a test node that is answered wrongly shares its label with {_share(wrong_share)} "
+        f"of its neighbours on average, one that is answered rightly with "
+        f"{_share(right_share)}{where}."
+    )
+
+
+def _refusal(name: str, run: RunEvidence, data: Data) -> str:
+    rule, trust = refusal(run, data), run.trust
+    count = rule.answered + rule.refused
+    nodes = "validation nodes" if trust.chosen_on == "validation" else "nodes"
+    says = (
+        f"{name} refuses where the {SCORES.get(trust.by, trust.by)} is above "
+        f"{trust.threshold:.3g}, which keeps {100 * trust.coverage:.0f} % of the {nodes}"
+    )
+    if not rule.answered or not rule.refused:
+        done = "all" if rule.answered else "none"
+        return f"{says}: it answers {done} of the {count:,} test nodes."
+    accuracy, all_right = rule.right / rule.answered, run.scores["accuracy"]
+    wrong = rule.refused_wrong / rule.refused
+    worth = "" if wrong > 1 - accuracy else ", no more than of the others: refusing does not help"
+    return (
+        f"{says}: it answers {_share(rule.answered / count)} of the test nodes and is right about "
+        f"{_share(accuracy)} of these, against {_share(all_right)} of all; of the answers refused "
+        f"{_share(wrong)} are wrong{worth}."
+    )
+
+
+def _sets(name: str, run: RunEvidence, data: Data) -> str:
+    figures = set_figures(run, data)
+    if figures is None or run.sets is None:
+        return f"{name} carries no calibration nodes, so it has no sets."
+    known = run.prediction.origin.set_nodes
+    calibrated_on = len(known.nodes) if known is not None else 1
+    tested = int(data.test_mask.sum())
+    error = math.sqrt(COVERAGE * (1 - COVERAGE) * (1 / tested + 1 / calibrated_on))
+    off = figures.held - COVERAGE
+    if abs(off) <= CLEAR * error:
+        kept = "as often as they should, within chance"
+    else:
+        kept = "less often than they should" if off < 0 else "more often than they need to"
+    return (
+        f"{name}: the {100 * COVERAGE:.0f} % sets hold the true class of {_share(figures.held)} of "
+        f"the test nodes, {kept}, and name {figures.size:.2f} classes on average; "
+        f"{_share(figures.sizes[1])} of them name one class only."
+    )
+
+
+def _calibration(name: str, run: RunEvidence, data: Data) -> str:
+    test = data.test_mask
+    right = (run.decided == data.y)[test].double()
+    confidence = float(run.prediction.probabilities[test].amax(1).mean())
+    accuracy, ece = float(right.mean()), run.scores["ece"]
+    error = math.sqrt(max(accuracy * (1 - accuracy), 1e-12) / len(right))
+    gap = confidence - accuracy
+    says = (
+        f"{name} claims a confidence of {_share(confidence)} on average and is right about "
+        f"{_share(accuracy)}: "
+    )
+    if abs(gap) <= CLEAR * error:
+        says += "on the whole neither too sure nor too cautious"
+    else:
+        says += "too sure" if gap > 0 else "too cautious"
+    says += f"; its calibration error is {_share(ece)}"
+    if run.floor is not None and run.floor_high is not None:
+        more = "no more than" if ece <= run.floor_high else "more than"
+        chance = f"about {_share(run.floor)}, up to {_share(run.floor_high)}"
+        says += f", {more} chance explains ({chance})"
+    if run.uncalibrated is None:
+        return says + ", and it is not calibrated."
+    before = run.uncalibrated["ece"]
+    return says + f"; before calibration it was {_share(before)}."
+
+
+def _training(name: str, run: RunEvidence) -> str:
+    course = run.training
+    if not course["evaluated"]:
+        return f"{name} has no record of its training."
+    last = course["epoch"][-1]
+    says = f"{name} was selected after epoch {run.selected_epoch} of {last}"
+    if run.selected_epoch in course["evaluated"]:
+        at = course["evaluated"].index(run.selected_epoch)
+        says += f", with a validation accuracy of {_share(course['accuracy'][at])}"
+    if run.selected_epoch == course["evaluated"][-1] and last == run.config.train.epochs:
+        says += ", the last one: longer training might help"
+    moved = [_moved(rates) for rates in course["drop_rates"]]
+    if any(moved):
+        says += "; its drop rates went " + ", ".join(text for text in moved if text)
+    return says + "."
+
+
+def _moved(rates: Sequence[float | None]) -> str:
+    """How a drop rate changed; nothing if it did not."""
+    known = [rate for rate in rates if rate is not None]
+    if not known or abs(known[-1] - known[0]) < 0.005:
+        return ""
+    return f"from {known[0]:.2f} to {known[-1]:.2f}"
+
+
+def _smoothing(name: str, run: RunEvidence) -> str:
+    values: Numbers = run.smoothing.get("mean average distance", [])
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or not known[0]:
+        return ""
+    first, last = known[0], known[-1]
+    if last < COLLAPSED * first:
+        verdict = "neighbours have become nearly alike, which is over-smoothing"
+    elif last < first:
+        verdict = "neighbours grow more alike and stay apart"
+    else:
+        verdict = "no sign of over-smoothing"
+    return (
+        f"{name}: the mean average distance of neighbours is {first:.3f} after the first hidden "
+        f"layer and {last:.3f} after the last: {verdict}."
+    )

@@ -1,0 +1,129 @@
+"""The sentences of a report say what its figures say, and change with them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contracts.small_runs import CLASSES, NODES, train, write_graph
+from graphdrop.report.answered import class_figures, refusal, set_figures
+from graphdrop.report.conclusions import conclusions
+from graphdrop.report.runs import gather
+from graphdrop.train.evaluation import METRICS
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two runs and their graph; do not change them."""
+    folder = tmp_path_factory.mktemp("runs")
+    graph = write_graph(folder / "mine.npz")
+    return gather([train(folder / "a", graph), train(folder / "b", graph, "GCN", seed=1)])
+
+
+def said(run, data, section: str) -> str:
+    (text,) = conclusions([run], ["it"], data)[section]
+    return text
+
+
+def test_every_section_has_a_sentence_for_every_run(made):
+    found = conclusions(made[0], ["one", "two"], made[1])
+    for section in ("selective", "sets", "calibration", "training", "smoothing"):
+        assert [text.split()[0].rstrip(":") for text in found[section]] == ["one", "two"], section
+    assert len(found["summary"]) == 1
+    assert "of the edges join two nodes of one label" in found["graph"][0]
+
+
+def test_one_run_is_held_against_the_most_frequent_class(made):
+    (run, _), data = made
+    most = int(data.y[data.train_mask].bincount().argmax())
+    share = float((data.y[data.test_mask] == most).double().mean())
+    text = said(run, data, "summary")
+    assert f"right about {100 * run.scores['accuracy']:.1f} % of the {NODES // 4} test" in text
+    assert f"every time would be right about {100 * share:.1f} %" in text
+
+
+def test_a_difference_between_runs_is_held_against_chance(made):
+    (run, _), data = made
+    right = data.y.clone()
+    one_wrong, all_wrong = right.clone(), (right + 1) % CLASSES
+    test = data.test_mask.nonzero().flatten()
+    one_wrong[test[0]] = (right[test[0]] + 1) % CLASSES
+    perfect = replace(run, decided=right, scores={**run.scores, "accuracy": 1.0})
+    for other, accuracy, verdict in (
+        (one_wrong, 1 - 1 / len(test), "cannot tell from chance"),
+        (all_wrong, 0.0, "more than the choice of these nodes explains"),
+    ):
+        worse = replace(run, decided=other, scores={**run.scores, "accuracy": accuracy})
+        (text,) = conclusions([worse, perfect], ["worse", "perfect"], data)["summary"]
+        assert text.startswith("perfect is right most often")
+        assert verdict in text
+
+
+def test_refusal_is_counted_on_the_test_nodes(made):
+    (run, _), data = made
+    test = data.test_mask
+    kept, right = run.trust.trusted[test], (run.decided == data.y)[test]
+    found = refusal(run, data)
+    assert found.answered + found.refused == int(test.sum())
+    assert found.right == int((right & kept).sum())
+    assert found.refused_wrong == int((~right & ~kept).sum())
+    half = torch.arange(NODES) % 8 < 4
+    text = said(replace(run, trust=run.trust._replace(trusted=half)), data, "selective")
+    assert f"it answers {100 * float(half[test].double().mean()):.1f} % of the test nodes" in text
+    everything = run.trust._replace(trusted=torch.ones(NODES, dtype=torch.bool))
+    text = said(replace(run, trust=everything), data, "selective")
+    assert f"it answers all of the {int(test.sum())} test nodes" in text
+
+
+def test_sets_are_counted_and_judged(made):
+    (run, _), data = made
+    test, labels = data.test_mask, data.y[data.test_mask]
+    found = set_figures(run, data)
+    assert found.held == pytest.approx(float(run.sets.members[test, labels].double().mean()))
+    assert sum(found.sizes) == pytest.approx(1.0)
+    assert sum(k * share for k, share in enumerate(found.sizes)) == pytest.approx(found.size)
+    by_class = class_figures(run, data)
+    assert sum(one.nodes for one in by_class) == len(labels)
+    assert sum(one.held for one in by_class) == round(found.held * len(labels))
+    none = replace(run.sets, members=torch.zeros_like(run.sets.members))
+    assert "less often than they should" in said(replace(run, sets=none), data, "sets")
+    assert "it has no sets" in said(replace(run, sets=None), data, "sets")
+
+
+def test_confidence_is_held_against_accuracy_and_the_error_against_chance(made):
+    (run, _), data = made
+    for answer, share, verdict in (
+        ((data.y + 1) % CLASSES, 1.0, "too sure"),
+        (data.y, 0.4, "too cautious"),
+        (data.y, 1.0, "neither too sure nor too cautious"),
+    ):
+        rest = (1 - share) / (CLASSES - 1)
+        probabilities = torch.full((NODES, CLASSES), rest)
+        probabilities[torch.arange(NODES), answer] = share
+        prediction = replace(run.prediction, probabilities=probabilities)
+        changed = replace(run, prediction=prediction, decided=answer)
+        assert verdict in said(changed, data, "calibration")
+    high = {"floor": 0.01, "floor_high": run.scores["ece"] - 1e-3, "uncalibrated": run.scores}
+    text = said(replace(run, **high), data, "calibration")
+    assert "more than chance explains" in text
+    assert f"before calibration it was {100 * run.scores['ece']:.1f} %" in text
+    low = {**high, "floor_high": run.scores["ece"] + 1e-3}
+    assert "no more than chance explains" in said(replace(run, **low), data, "calibration")
+
+
+def test_layers_that_lose_all_distance_are_called_over_smoothed(made):
+    (run, _), data = made
+    for values, verdict in (
+        ([0.5, 0.01], "which is over-smoothing"),
+        ([0.5, 0.4], "stay apart"),
+        ([0.4, 0.5], "no sign of over-smoothing"),
+    ):
+        changed = replace(run, smoothing={"mean average distance": values})
+        assert verdict in said(changed, data, "smoothing")
+    alone = replace(run, smoothing={"mean average distance": [0.5]})
+    assert conclusions([alone], ["it"], data)["smoothing"] == []
+
+
+def test_every_measure_of_the_summary_says_what_is_good():
+    shown = [metric for metric in METRICS["classes"] if metric.shown]
+    assert [metric.name for metric in shown if "; good is " not in metric.help] == []

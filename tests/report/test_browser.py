@@ -129,7 +129,7 @@ def test_the_page_says_what_its_figures_mean(report, made):
         "Object.fromEntries([...document.querySelectorAll('[data-says]')].map("
         "one => [one.dataset.says, one.innerText]))"
     )
-    accuracies = [f"{100 * run.scores['accuracy']:.1f} %" for run in made[1]]
+    accuracies = [f"{100 * run.scores['accuracy']:.1f}\u00a0%" for run in made[1]]
     assert any(accuracy in said["summary"] for accuracy in accuracies)
     assert all(HOSTILE in said[name] for name in ("selective", "sets", "calibration", "training"))
     report.run("document.querySelector('[data-measure=PAvPU]').focus()")

@@ -38,8 +38,8 @@ def test_one_run_is_held_against_the_most_frequent_class(made):
     most = int(data.y[data.train_mask].bincount().argmax())
     share = float((data.y[data.test_mask] == most).double().mean())
     text = said(run, data, "summary")
-    assert f"right about {100 * run.scores['accuracy']:.1f} % of the {NODES // 4} test" in text
-    assert f"every time would be right about {100 * share:.1f} %" in text
+    assert f"classifies {100 * run.scores['accuracy']:.1f} % of the {NODES // 4} test" in text
+    assert f"of the training nodes would reach {100 * share:.1f} %" in text
 
 
 def test_a_difference_between_runs_is_held_against_chance(made):
@@ -50,12 +50,12 @@ def test_a_difference_between_runs_is_held_against_chance(made):
     one_wrong[test[0]] = (right[test[0]] + 1) % CLASSES
     perfect = replace(run, decided=right, scores={**run.scores, "accuracy": 1.0})
     for other, accuracy, verdict in (
-        (one_wrong, 1 - 1 / len(test), "cannot tell from chance"),
-        (all_wrong, 0.0, "more than the choice of these nodes explains"),
+        (one_wrong, 1 - 1 / len(test), "a difference that chance explains"),
+        (all_wrong, 0.0, "more than the chance of which"),
     ):
         worse = replace(run, decided=other, scores={**run.scores, "accuracy": accuracy})
         (text,) = conclusions([worse, perfect], ["worse", "perfect"], data)["summary"]
-        assert text.startswith("perfect is right most often")
+        assert text.startswith("perfect is the most accurate")
         assert verdict in text
 
 
@@ -121,7 +121,9 @@ def test_layers_that_lose_all_distance_are_called_over_smoothed(made):
         changed = replace(run, smoothing={"mean average distance": values})
         assert verdict in said(changed, data, "smoothing")
     alone = replace(run, smoothing={"mean average distance": [0.5]})
-    assert conclusions([alone], ["it"], data)["smoothing"] == []
+    assert "only where further layers follow" in said(alone, data, "smoothing")
+    unknown = replace(run, smoothing={"mean average distance": [None]})
+    assert conclusions([unknown], ["it"], data)["smoothing"] == []
 
 
 def test_every_measure_of_the_summary_says_what_is_good():

@@ -14,11 +14,11 @@ from graphdrop.cli import main
 from graphdrop.data import load_dataset
 
 PICTURES = {
-    "report.png": ((1280, 905), False, "#graph"),
+    "report.png": ((1280, 905), False, "#graph-controls"),
     "report-refusal.png": ((1280, 900), False, "#selective"),
     "report-phone.png": ((390, 844), True, "#calibration"),
 }
-"""The size of the window, whether it is dark, and the section at its top."""
+"""The size of the window, whether it is dark, and what is at its top."""
 
 
 @pytest.mark.slow

@@ -93,5 +93,5 @@ def _held(run: RunEvidence, data: Data) -> Tensor:
     if run.sets is None:
         raise ValueError(f"{run.folder} carries no calibration nodes: it has no sets")
     members = run.sets.members
-    own = members.gather(1, data.y.clamp_min(0)[:, None])[:, 0]
-    return own & (data.y >= 0)
+    labels: Tensor = data.y
+    return members.gather(1, labels.clamp_min(0)[:, None])[:, 0] & (labels >= 0)

@@ -58,20 +58,19 @@ def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
         most = int(known[known >= 0].bincount().argmax()) if bool((known >= 0).any()) else 0
         share = float((labels == most).double().mean())
         return (
-            f"{name} is right about {_share(accuracy)} of the {count:,} test nodes; naming the "
-            f"most frequent class of the training nodes every time would be right about "
-            f"{_share(share)}."
+            f"{name} classifies {_share(accuracy)} of the {count:,} test nodes correctly; always "
+            f"naming the most frequent class of the training nodes would reach {_share(share)}."
         )
     other, second = order[1]
     one, two = ((run.decided == data.y)[test].double() for run in (best, second))
     difference = float((one - two).mean())
     error = float((one - two).var(correction=0).sqrt()) / math.sqrt(count)
     if abs(difference) <= CLEAR * error or difference == 0:
-        verdict = "which these nodes cannot tell from chance"
+        verdict = "a difference that chance explains"
     else:
-        verdict = "which is more than the choice of these nodes explains"
+        verdict = "more than the chance of which nodes are tested explains"
     return (
-        f"{name} is right most often, about {_share(accuracy)} of the {count:,} test nodes, "
+        f"{name} is the most accurate, with {_share(accuracy)} of the {count:,} test nodes right, "
         f"{100 * difference:.1f} points (standard error {100 * error:.1f}) above {other}, "
         f"{verdict}."
     )
@@ -137,9 +136,9 @@ def _refusal(name: str, run: RunEvidence, data: Data) -> str:
     wrong = rule.refused_wrong / rule.refused
     worth = "" if wrong > 1 - accuracy else ", no more than of the others: refusing does not help"
     return (
-        f"{says}: it answers {_share(rule.answered / count)} of the test nodes and is right about "
-        f"{_share(accuracy)} of these, against {_share(all_right)} of all; of the answers refused "
-        f"{_share(wrong)} are wrong{worth}."
+        f"{says}: it answers {_share(rule.answered / count)} of the test nodes and gets "
+        f"{_share(accuracy)} of these right, against {_share(all_right)} of all; of the answers "
+        f"refused {_share(wrong)} are wrong{worth}."
     )
 
 
@@ -171,8 +170,8 @@ def _calibration(name: str, run: RunEvidence, data: Data) -> str:
     error = math.sqrt(max(accuracy * (1 - accuracy), 1e-12) / len(right))
     gap = confidence - accuracy
     says = (
-        f"{name} claims a confidence of {_share(confidence)} on average and is right about "
-        f"{_share(accuracy)}: "
+        f"{name} claims a confidence of {_share(confidence)} on average and gets "
+        f"{_share(accuracy)} of the test nodes right: "
     )
     if abs(gap) <= CLEAR * error:
         says += "on the whole neither too sure nor too cautious"
@@ -200,25 +199,31 @@ def _training(name: str, run: RunEvidence) -> str:
         says += f", with a validation accuracy of {_share(course['accuracy'][at])}"
     if run.selected_epoch == course["evaluated"][-1] and last == run.config.train.epochs:
         says += ", the last one: longer training might help"
-    moved = [_moved(rates) for rates in course["drop_rates"]]
+    until = sum(epoch <= run.selected_epoch for epoch in course["evaluated"])
+    moved = [_moved(number, rates[:until]) for number, rates in enumerate(course["drop_rates"], 1)]
     if any(moved):
-        says += "; its drop rates went " + ", ".join(text for text in moved if text)
+        says += "; until then the drop rate went " + ", ".join(text for text in moved if text)
     return says + "."
 
 
-def _moved(rates: Sequence[float | None]) -> str:
-    """How a drop rate changed; nothing if it did not."""
+def _moved(layer: int, rates: Sequence[float | None]) -> str:
+    """How the drop rate of a layer changed; nothing if it did not."""
     known = [rate for rate in rates if rate is not None]
     if not known or abs(known[-1] - known[0]) < 0.005:
         return ""
-    return f"from {known[0]:.2f} to {known[-1]:.2f}"
+    return f"from {known[0]:.2f} to {known[-1]:.2f} in layer {layer}"
 
 
 def _smoothing(name: str, run: RunEvidence) -> str:
     values: Numbers = run.smoothing.get("mean average distance", [])
     known = [value for value in values if value is not None]
-    if len(known) < 2 or not known[0]:
+    if not known:
         return ""
+    if len(known) == 1 or not known[0]:
+        return (
+            f"{name}: the mean average distance of neighbours is {known[0]:.3f} after the first "
+            "hidden layer; over-smoothing shows only where further layers follow."
+        )
     first, last = known[0], known[-1]
     if last < COLLAPSED * first:
         verdict = "neighbours have become nearly alike, which is over-smoothing"

@@ -24,7 +24,8 @@ const tickText = (value) => (value !== 0 && (Math.abs(value) >= 1e4 || Math.abs(
 function extent(values, padding) {
   if (!values.length) return [0, 1];
   const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
-  const room = (high - low || Math.abs(high) || 1) * padding;
+  // Values that differ in a far digit only are shown as what they are: level.
+  const room = padding && high - low < 0.02 * Math.abs(high) ? 0.1 * Math.abs(high) : (high - low || 1) * padding;
   return [low - room, high + room];
 }
 
@@ -35,7 +36,7 @@ function scaleOf([low, high], [from, to], log) {
 
 // spec: {title, icon, xLabel, yLabel, x?: [low, high], y?: [low, high], log?, whole?, height?, diagonal?,
 //   bars?: [{from, to, value, colour, text}], series: [{name, points: [[x, y]], colour, dash, shape?}],
-//   marks?: [{x, y, shape, colour, solid?}], help?: a measure, xText?, yText?, note?: (x) => a last line under the pointer}
+//   marks?: [{x, y, shape, colour, solid?, size?}], help?: a measure, xText?, yText?, note?: (x) => a last line under the pointer}
 // `draw` may be called again with another spec; `mark` moves the marks alone.
 function chart(spec) {
   const box = make("div", { class: "chart" });
@@ -88,7 +89,7 @@ function drawChart(box, state) {
   for (const series of spec.series) drawSeries(svg, series, X, Y);
   for (const one of spec.marks ?? []) {
     if (one.y == null || !Number.isFinite(one.y)) continue;
-    svg.append(pointShape(one.shape, X(one.x), Y(one.y), 6, { "stroke-width": 2.5, style: { fill: one.solid ? one.colour : "var(--surface)", stroke: one.colour } }));
+    svg.append(pointShape(one.shape, X(one.x), Y(one.y), one.size ?? 6, { "stroke-width": 2.5, style: { fill: one.solid ? one.colour : "var(--surface)", stroke: one.colour } }));
   }
   const keys = spec.series.filter((series) => series.name && !series.quiet);
   const legend = keys.length > 1 || spec.legend ? make("ul", { class: "keys" }, keys.map((series) => make("li", {}, sample(series.shape ?? 0, series.dash, series.colour), series.name))) : null;

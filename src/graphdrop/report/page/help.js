@@ -42,7 +42,7 @@ function measureList() {
 function conclude() {
   for (const box of document.querySelectorAll("[data-says]")) {
     const texts = report.conclusions[box.dataset.says] ?? [];
-    box.append(...texts.map((text) => make("p", {}, text)));
+    box.append(...texts.map((text) => make("p", {}, text.replaceAll(" %", "\u00a0%"))));
     box.hidden = !texts.length;
   }
 }

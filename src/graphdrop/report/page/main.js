@@ -28,10 +28,11 @@ function summary() {
   const values = COLUMNS.map(([, value]) => runs.map(value));
   const best = COLUMNS.map(([, , , sign], c) => (sign && runs.length > 1 ? values[c].reduce((a, b) => (sign * b > sign * a ? b : a)) : null));
   const arrow = (sign) => (sign ? (sign > 0 ? " ↑" : " ↓") : "");
-  const head = ["run", "method", ...COLUMNS.map(([name, , , sign]) => helped(name + arrow(sign), name)), helped("drop rate by layer", "drop rate")];
+  const method = runs.some((run) => run.method !== run.name); // else it is said already
+  const head = ["run", ...(method ? ["method"] : []), ...COLUMNS.map(([name, , , sign]) => helped(name + arrow(sign), name)), helped("drop rate by layer", "drop rate")];
   byId("summary-table").append(
-    make("thead", {}, make("tr", {}, head.map((text, c) => make("th", { scope: "col", class: c === 1 ? "left" : null }, text)))),
-    make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), make("td", { class: "left" }, run.method),
+    make("thead", {}, make("tr", {}, head.map((text, c) => make("th", { scope: "col", class: method && c === 1 ? "left" : null }, text)))),
+    make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), ...(method ? [make("td", { class: "left" }, run.method)] : []),
       ...COLUMNS.map(([, , text], c) => make("td", { class: values[c][k] === best[c] ? "best" : null }, text(values[c][k]))),
       make("td", {}, rateCells(run, k))))));
   const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.uncalibrated ? "the mean, calibrated on the validation nodes" : run.decision}`);

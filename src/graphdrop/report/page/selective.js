@@ -56,7 +56,7 @@ function selectiveFigures() {
   const offered = ["entropy", "least_confidence", "epistemic", ...(runs.some((run) => run.rule.by === "aleatoric") ? ["aleatoric"] : [])];
   chooser.append(...offered.map((by) => make("option", { value: by }, SCORES[by])));
   let ranked, top;
-  const own = () => runs.map((run, k) => ({ x: run.rule.answered / (run.rule.answered + run.rule.refused), y: run.rule.answered ? 1 - run.rule.right / run.rule.answered : null, shape: k, colour: runColour(k), solid: true }));
+  const own = () => runs.map((run, k) => ({ x: run.rule.answered / (run.rule.answered + run.rule.refused), y: run.rule.answered ? 1 - run.rule.right / run.rule.answered : null, shape: k, colour: runColour(k), solid: true, size: 3 }));
   const riskSpec = () => ({
     title: "Risk against coverage", help: "risk", xLabel: "coverage: share of test nodes answered", yLabel: "error rate of the answers", x: [0, 1], legend: true,
     series: allRuns((run) => riskCurve(run, ranked[runs.indexOf(run)])), xText: percent, yText: percent,
@@ -98,7 +98,7 @@ function selectiveFigures() {
     slider.setAttribute("aria-valuetext", text);
     const now = ranked.map((one) => keptAt(one, threshold));
     byId("kept").replaceChildren(...now.map((one, k) => keptTile(one, k)));
-    risk.mark([...own(), ...now.map((one, k) => ({ x: one.kept / one.of, y: one.kept ? 1 - one.right / one.kept : null, shape: k, colour: runColour(k) }))]);
+    risk.mark([...now.map((one, k) => ({ x: one.kept / one.of, y: one.kept ? 1 - one.right / one.kept : null, shape: k, colour: runColour(k) })), ...own()]);
     coverage.mark(now.flatMap((one, k) => [one.right / one.kept, one.kept / one.of].map((y) => ({ x: threshold, y, shape: k, colour: runColour(k) }))));
   });
   if (nodes < dataset.nodes) byId("selective-note").textContent += ` The slider counts the ${ranked[0].scores.length.toLocaleString("en")} test nodes of the picture; the sentence and the filled marks are of all ${dataset.tested.toLocaleString("en")}.`;

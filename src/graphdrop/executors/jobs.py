@@ -23,8 +23,9 @@ Tell = Callable[[int], None]
 class Job:
     """A call that depends on no other: ``function(*arguments, tell)``.
 
-    Function and arguments are pickled; the function is one of a module. It may call ``tell`` with
-    a number, such as that of the epoch, as often as it likes.
+    Function and arguments are pickled for the processes that this one starts, and come back as
+    events: no pickle is read from a file that others may write. The function is one of a module.
+    It may call ``tell`` with a number, such as that of the epoch, as often as it likes.
     """
 
     key: str

@@ -1,8 +1,15 @@
-"""`SlurmExecutor`: jobs as SLURM jobs, submitted by submitit; their events go through files."""
+"""`SlurmExecutor`: jobs as SLURM jobs, submitted by submitit; their events go through files.
+
+Events are lines of JSON. submitit itself passes the job as a pickle in the same folder, which the
+SLURM job unpickles: who can write there can run code as this user. The folder is therefore the
+user's alone; this process reads no pickle from it.
+"""
 
 from __future__ import annotations
 
-import pickle
+import json
+import os
+import stat
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +22,9 @@ from graphdrop.executors.jobs import Event
 
 AT_ONCE = 32
 """SLURM jobs at once, unless another number is given."""
+_KINDS = ("started", "progressed", "finished", "failed")
+_LOG_BYTES = 4000
+"""So much of the end of a job's log is read where it was lost."""
 
 
 class SlurmExecutor(GroupedExecutor):
@@ -65,7 +75,7 @@ class SlurmExecutor(GroupedExecutor):
                 yield task, event
             if over:
                 task.over, heard = True, True
-                task.lost = str(job.exception() or "") if task.jobs else ""
+                task.lost = _last_words(job) if task.jobs else ""
                 spool.unlink(missing_ok=True)
         if not heard:
             time.sleep(seconds)
@@ -86,7 +96,7 @@ class SlurmExecutor(GroupedExecutor):
             ) from error
         given = dict(self.parameters)
         cluster = given.pop("cluster", "slurm")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        _private(self.folder)
         try:
             executor = submitit.AutoExecutor(self.folder, cluster=cluster)
         except (RuntimeError, ValueError) as error:
@@ -105,12 +115,34 @@ class SlurmExecutor(GroupedExecutor):
         return executor
 
 
+def _private(folder: Path) -> None:
+    """Make the folder, closed to others; raise if others could write to one that is there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    state = folder.stat()
+    if os.name == "posix" and (
+        state.st_uid != os.geteuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        raise ValueError(
+            f"{folder} belongs to another user, or others may write to it; jobs on their way to "
+            f"SLURM take a folder of your own, as they are run. Say `chmod go-w {folder}`, or give "
+            "other --results."
+        )
+
+
 def _spooled(work: Work, path: str) -> None:
     """The SLURM job: every event is in the file before the next begins."""
     with open(path, "ab") as stream:
         for event in work.events():
-            pickle.dump(event, stream)
+            stream.write(_line(event))
             stream.flush()
+
+
+def _line(event: Event) -> bytes:
+    try:
+        return json.dumps([event.key, event.what, event.value, event.seconds]).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        return _line(Event(event.key, "failed", f"its result cannot be written as JSON ({error})"))
 
 
 def _read(spool: Path, task: Task) -> Iterator[Event]:
@@ -119,10 +151,32 @@ def _read(spool: Path, task: Task) -> Iterator[Event]:
         return
     with spool.open("rb") as stream:
         stream.seek(task.read)
-        while True:
-            try:
-                event: Event = pickle.load(stream)  # noqa: S301 - by our own jobs
-            except (EOFError, pickle.UnpicklingError):
+        for line in stream:
+            if not line.endswith(b"\n"):
                 return
-            task.read = stream.tell()
-            yield event
+            task.read += len(line)
+            yield _event(line, spool)
+
+
+def _event(line: bytes, spool: Path) -> Event:
+    try:
+        key, what, value, seconds = json.loads(line)
+        if not isinstance(key, str) or what not in _KINDS or type(seconds) not in (int, float):
+            raise ValueError("no event has such fields")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{spool} has a line that is no event of a job ({error}): see to it that nobody else "
+            "writes there, and start the command again"
+        ) from error
+    return Event(key, what, value, seconds)
+
+
+def _last_words(job: Any) -> str:
+    """The state of a job that was lost and the end of its log; submitit's result is a pickle."""
+    try:
+        with open(job.paths.stderr, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _LOG_BYTES))
+            log = stream.read().decode(errors="replace")
+    except OSError:
+        log = ""
+    return " ".join([f"state {job.state}", *log.split()])[-300:]

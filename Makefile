@@ -18,7 +18,7 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo browser pictures test test-slow lint format bench bench-scale docs release constraints clean
+.PHONY: help demo browser pictures test test-slow torture lint format bench bench-scale docs release constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -40,6 +40,10 @@ browser:  ## install Chromium, which the report's tests are skipped without, or 
 # Status 5 is pytest's "nothing was selected": no failure while there are no slow tests.
 test-slow: $(VENV)/.dev  ## run the tests that take minutes each
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS) || test $$? -eq 5
+
+# coverage.py comes for this alone; every part can be run by itself: make torture ARGS="fuzz kills"
+torture: $(VENV)/.torture  ## hours: fuzz, kill, wear out and mutate; counts go to results/torture
+	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m torture.run $(ARGS)
 
 lint: $(VENV)/.dev  ## check style, types and the order of the packages
 	@failed=; \
@@ -107,6 +111,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); rm -rf $(VENV); $(make_venv); }
 	@echo "Installing graphdrop and its tools into $(VENV): the first time takes a minute or more."
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.torture: $(VENV)/.dev
+	@$(PIP_INSTALL) -e '.[torture]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -1,11 +1,13 @@
 """Benchmark graphs where they can be had, a world in which nothing can be reached, the command."""
 
 import os
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -13,6 +15,30 @@ from filelock import FileLock
 from graphdrop.cli import main
 from graphdrop.data import download, sources
 from graphdrop.data.dataset import Dataset, load_dataset
+
+
+class _Network:
+    """Connections to other machines are refused, except in tests marked ``network``."""
+
+    allowed = False
+
+    def guarded(self, connect: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(sock: socket.socket, address: Any) -> Any:
+            far = isinstance(address, tuple) and address[0] not in ("127.0.0.1", "localhost", "::1")
+            if far and not self.allowed:
+                raise OSError(f"a test connects to {address[0]}: mark it `network`, or do without")
+            return connect(sock, address)
+
+        return guarded
+
+
+_network = _Network()
+socket.socket.connect = _network.guarded(socket.socket.connect)  # type: ignore[method-assign]
+socket.socket.connect_ex = _network.guarded(socket.socket.connect_ex)  # type: ignore[method-assign]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _network.allowed = item.get_closest_marker("network") is not None
 
 
 @pytest.fixture(scope="session")

@@ -1,72 +1,10 @@
-"""Planetoid files as Python 2 wrote them, assembled instruction by instruction."""
+"""Planetoid files as Python 2 wrote them."""
 
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
-
-class Python2Pickle:
-    """Pieces of a protocol 2 pickle with Python 2 strings; `file` makes a whole one of a piece."""
-
-    NONE, FALSE, REDUCE, BUILD, NEWOBJ = b"N", b"\x89", b"R", b"b", b"\x81"
-
-    @staticmethod
-    def file(body: bytes) -> bytes:
-        return b"\x80\x02" + body + b"."
-
-    @staticmethod
-    def integer(value: int) -> bytes:
-        return b"J" + struct.pack("<i", value)
-
-    @staticmethod
-    def string(value: bytes) -> bytes:
-        return b"T" + struct.pack("<i", len(value)) + value
-
-    @staticmethod
-    def name(module: str, name: str) -> bytes:
-        return f"c{module}\n{name}\n".encode()
-
-    @staticmethod
-    def tuple(*items: bytes) -> bytes:
-        return b"(" + b"".join(items) + b"t"
-
-    def list(self, values: Sequence[int]) -> bytes:
-        return b"](" + b"".join(map(self.integer, values)) + b"e"
-
-    def dtype(self, code: bytes, order: bytes = b"<") -> bytes:
-        made = self.tuple(self.string(code), self.integer(0), self.integer(1))
-        state = [self.integer(3), self.string(order), self.NONE, self.NONE, self.NONE]
-        state += [self.integer(-1), self.integer(-1), self.integer(0)]
-        return self.name("numpy", "dtype") + made + self.REDUCE + self.tuple(*state) + self.BUILD
-
-    def raw_array(self, shape: Sequence[int], dtype: bytes, content: bytes) -> bytes:
-        kind = self.name("numpy", "ndarray")
-        made = self.tuple(kind, self.tuple(self.integer(0)), self.string(b"b"))
-        sizes = self.tuple(*map(self.integer, shape))
-        state = self.tuple(self.integer(1), sizes, dtype, self.FALSE, content)
-        reconstruct = self.name("numpy.core.multiarray", "_reconstruct")
-        return reconstruct + made + self.REDUCE + state + self.BUILD
-
-    def array(self, array: NDArray[np.generic]) -> bytes:
-        order, code = array.dtype.str[:1].encode(), array.dtype.str[1:].encode()
-        return self.raw_array(array.shape, self.dtype(code, order), self.string(array.tobytes()))
-
-    def csr(self, matrix: csr_matrix) -> bytes:
-        state = self.string(b"_shape") + self.tuple(*map(self.integer, matrix.shape))
-        for part in ("data", "indices", "indptr"):
-            state += self.string(part.encode()) + self.array(getattr(matrix, part))
-        kind = self.name("scipy.sparse.csr", "csr_matrix")
-        return kind + b")" + self.NEWOBJ + b"}(" + state + b"u" + self.BUILD
-
-    def adjacency(self, neighbours: Mapping[int, Sequence[int]]) -> bytes:
-        factory = self.tuple(self.name("__builtin__", "list"))
-        items = (self.integer(node) + self.list(values) for node, values in neighbours.items())
-        made = self.name("collections", "defaultdict") + factory + self.REDUCE
-        return made + b"(" + b"".join(items) + b"u"
+from contracts.python2_pickle import Python2Pickle, planetoid_files
 
 
 @pytest.fixture(scope="session")
@@ -75,34 +13,10 @@ def python2() -> Python2Pickle:
 
 
 @pytest.fixture(scope="session")
-def small_planetoid(python2: Python2Pickle) -> Callable[[], dict[str, bytes]]:
+def small_planetoid() -> Callable[[], dict[str, bytes]]:
     """The files of a ring of 512 nodes: 4 train, 500 validate, 2 known and unused, 4 test.
 
     Of the test range 506..511, nodes 507 and 510 are missing. Feature 0 of a node is its id plus
     one, its class is its id modulo 3.
     """
-
-    def files() -> dict[str, bytes]:
-        known, tests = np.arange(506), np.array([511, 506, 509, 508])
-
-        def features(nodes: NDArray[np.int64]) -> bytes:
-            matrix = csr_matrix(np.stack([nodes + 1, nodes % 2], 1).astype(np.float32))
-            return python2.file(python2.csr(matrix))
-
-        def labels(nodes: NDArray[np.int64]) -> bytes:
-            return python2.file(python2.array(np.eye(3, dtype=np.int32)[nodes % 3]))
-
-        ring = {node: [(node + 1) % 512, (node - 1) % 512] for node in range(512)}
-        parts = {
-            "x": features(known[:4]),
-            "y": labels(known[:4]),
-            "allx": features(known),
-            "ally": labels(known),
-            "tx": features(tests),
-            "ty": labels(tests),
-            "graph": python2.file(python2.adjacency(ring)),
-            "test.index": "\n".join(map(str, tests)).encode(),
-        }
-        return {f"ind.ring.{part}": content for part, content in parts.items()}
-
-    return files
+    return lambda: planetoid_files("ring", 512, 4, [511, 506, 509, 508], 506)

@@ -214,3 +214,30 @@ def test_a_store_is_a_feature_store_and_a_graph_store(tmp_path: Path) -> None:
     assert torch.equal(pointer.diff(), torch.bincount(destination, minlength=40))
     with pytest.raises(ValueError, match="read-only"):
         store.put_tensor(data.x, group_name=None, attr_name="x", index=None)
+
+
+@pytest.mark.parametrize(
+    "changes", [[], 5, {"stored": 1}, {"stored": 1e999}, {"duplicates": None}], ids=str
+)
+def test_changes_of_edges_that_are_none_are_refused(tmp_path: Path, changes: Any) -> None:
+    folder = convert(some_data(), tmp_path / "store")
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"changes": changes}))
+    with pytest.raises(ValueError, match="is not the manifest of a graph store"):
+        load_dataset(folder)
+
+
+def test_labels_and_edges_outside_of_the_graph_are_refused(tmp_path: Path) -> None:
+    data = some_data()
+    part = torch.arange(40) % 3
+    data.train_mask, data.val_mask, data.test_mask = (
+        (part == number) & (data.y >= 0) for number in range(3)
+    )
+    folder = convert(data, tmp_path / "store")
+    for name, message in (("y", "y.npy has entries outside"), ("edge_index", "has sha256")):
+        stored = np.load(folder / f"{name}.npy")
+        np.save(folder / f"{name}.npy", np.full_like(stored, 77))
+        opening = load_dataset if name == "y" else lambda path: Store(path).verify()
+        with pytest.raises(ValueError, match=message):
+            opening(folder)
+        np.save(folder / f"{name}.npy", stored)

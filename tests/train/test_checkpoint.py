@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphdrop import load, save
+from graphdrop import GCN, DropEdge, load, save
 from graphdrop.nn.methods import Blueprint
-from graphdrop.train import checkpoint
+from graphdrop.train import checkpoint, tensor_file
 from graphdrop.train.tensor_file import DamagedError
 
 
@@ -131,3 +131,40 @@ def test_the_state_of_an_optimizer_survives_the_file(tmp_path):
         parameter.grad = torch.ones(3)
         optimizer.step()
     assert torch.equal(weight, other_weight)
+
+
+def forged(path: Path, **changes: object) -> Path:
+    """A network in whose header something was changed, with a right checksum."""
+    save(GCN(4, 8, 2, 3, DropEdge(0.25)), path)
+    tensors, header = tensor_file.read(path)
+    for name, value in changes.items():
+        inner = header[name.partition("__")[0]]
+        inner[name.partition("__")[2]] = value
+    tensor_file.write(path, tensors, header)
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gcn__hidden_channels": 10**12},
+        {"gcn__num_layers": 10**9},
+        {"gcn__in_channels": 10**6, "gcn__hidden_channels": 1000},
+        {
+            "gcn__sampler": {
+                "class": "DropEdge",
+                "rate": {"class": "LearnedRate", "entries": 10**13},
+            }
+        },
+        {"gcn__sampler": 7},
+        {"defaults__samples": 10**12},
+        {"defaults__masks": "soft"},
+        {"defaults__calibration": {"name": "temperature"}},
+        {"defaults__set_nodes": {"nodes": [1], "labels": "x"}},
+        {"defaults__feature_moments": [[1.0], [float("nan")]]},
+    ],
+    ids=str,
+)
+def test_a_forged_header_is_refused_before_it_takes_memory(tmp_path, changes):
+    with pytest.raises(DamagedError, match=r"the header of .*forged\.safetensors"):
+        load(forged(tmp_path / "forged.safetensors", **changes))

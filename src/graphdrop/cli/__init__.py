@@ -2,7 +2,9 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -94,18 +96,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 output.document(code, "the words of the command are wrong" if code == 2 else None)
             )
         raise
-    except (ValueError, OSError, MemoryError, RuntimeError) as error:
-        if debug or not _is_expected(error):
+    except Exception as error:
+        if debug:
             raise
-        print(f"graphdrop: error: {_in_one_line(error)}", file=sys.stderr)
+        expected = _is_expected(error)
+        said = _in_one_line(error) if expected else _as_defect(error)
+        print(f"graphdrop: error: {said}", file=sys.stderr)
         if as_json:
-            print(output.document(2, _in_one_line(error)))
-        sys.exit(2)
+            print(output.document(2 if expected else 1, said))
+        sys.exit(2 if expected else 1)
 
 
 def _is_expected(error: Exception) -> bool:
     """Whether an error is about what was given; torch has no class for memory it cannot get."""
-    return not isinstance(error, RuntimeError) or _is_memory(error)
+    return isinstance(error, (ValueError, OSError)) or _is_memory(error)
+
+
+def _as_defect(error: Exception) -> str:
+    """A defect of the program in one line: what, where, and how to see more."""
+    places = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(places[-1].filename).name}, line {places[-1].lineno}" if places else "unknown"
+    return (
+        f"a defect of graphdrop ({type(error).__name__}: {' '.join(str(error).split())[:300]}; "
+        f"{where}). Run the command again with {_DEBUG} to see more, and report it, please"
+    )
 
 
 def _is_memory(error: Exception) -> bool:

@@ -152,12 +152,15 @@ def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
     """A store was checked when it was written; its arrays are not read here."""
     store = Store(path)
     data = copy.copy(store.data())
+    if split != "public" or data.get(MASKS[0]) is None:  # drawn from all labels
+        store.check_labels(data.y != -1)
     try:
         chosen = choose_split(data, split, seed)
     except ValueError as error:
         raise ValueError(f"{path.stem}: {error}") from error
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
         data[mask] = nodes
+        store.check_labels(nodes)
     about = store.manifest
     checksums = {f"{name}.npy": array.sha256 for name, array in about.arrays.items()}
     changes = None if about.changes is None else EdgeChanges(**about.changes)

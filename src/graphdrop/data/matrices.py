@@ -76,6 +76,10 @@ def checked_csr(
             f"{name}: indices run from {indices.min()} to {indices.max()}, "
             f"outside the {columns} columns 0..{columns - 1}"
         )
+    values, indices, indptr = (  # scipy takes no other byte order
+        array.astype(array.dtype.newbyteorder("="), copy=False)
+        for array in (values, indices, indptr)
+    )
     return csr_matrix((values, indices, indptr), shape=(rows, columns))
 
 

@@ -7,6 +7,7 @@ from torch_geometric.utils import is_undirected
 
 from graphdrop.data.edges import EdgeChanges, edge_homophily, isolated_nodes
 from graphdrop.data.splits import Split, SplitSizes
+from graphdrop.graph.validate import check_edge_index
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def summarise(
     stored_dtype: str = "float32",
 ) -> Summary:
     """Count what `Summary` holds."""
-    num_nodes = int(data.x.shape[0])
+    num_nodes = check_edge_index(data.edge_index, int(data.x.shape[0]))
     directed = not is_undirected(data.edge_index, num_nodes=num_nodes)
     entries = int(data.edge_index.shape[1])
     loops = int((data.edge_index[0] == data.edge_index[1]).sum())

@@ -45,7 +45,13 @@ class SetNodes:
             return None
         nodes, labels = (torch.tensor(values[name]).long() for name in ("nodes", "labels"))
         probabilities = torch.tensor(values["probabilities"])
-        return cls(nodes, labels, probabilities, values["held_out"], values["calibrated"])
+        if not len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
+            raise ValueError(
+                f"the calibration nodes have {len(nodes)} numbers, {len(labels)} labels and "
+                f"{len(probabilities)} predictions: save the model again"
+            )
+        held_out, calibrated = bool(values["held_out"]), bool(values["calibrated"])
+        return cls(nodes, labels, probabilities, held_out, calibrated)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from graphdrop.config import Config
@@ -18,13 +19,34 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Masks = Literal["relaxed", "hard", "expected", "off"]
+Features = Literal["stored", "row", "unit", "standardize"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Stored(BaseModel):
+    """The types and ranges of the values in a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    features: Features = "stored"
+    feature_moments: tuple[list[Finite], list[Finite]] | None = None
+    samples: Annotated[int, Field(ge=1, lt=2**31)] = 20
+    masks: Masks | None = None
+    temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
+    dropout: bool = True
+    decision: Literal["vote", "mean"] = "mean"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    calibration: dict[str, Any] | None = None
+    calibrated_on: dict[str, float] | None = None
+    reject_by: str | None = None
+    set_nodes: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class PredictionDefaults:
     """The default arguments of ``predict`` for a model; they are saved with it."""
 
-    features: Literal["stored", "row", "unit", "standardize"] = "stored"
+    features: Features = "stored"
     """What the network takes: features as stored, with rows divided by their sum or by their
     length, or with columns standardized by ``feature_moments``."""
     feature_moments: tuple[Sequence[float], Sequence[float]] | None = None
@@ -91,8 +113,8 @@ class PredictionDefaults:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of ``as_json``."""
-        return cls(**values)
+        """The inverse of ``as_json``; values of other types or ranges are refused."""
+        return cls(**dict(_Stored.model_validate(dict(values))))
 
     @classmethod
     def of(cls, config: Config) -> Self:

@@ -167,6 +167,9 @@ class Blueprint:
         weights = inputs * (hidden if settings.layers > 1 else outputs) + inner + hidden * outputs
         what = f"model.hidden is {hidden}, for {inputs} features and {outputs} classes: the network"
         check_bytes(what, BYTES_PER_WEIGHT * weights)
+        if find(settings.method).rate is _beta_bernoulli_per_edge:
+            rates = 2 * self.edges * settings.layers
+            check_bytes(f"the rates of {self.edges} edges", BYTES_PER_WEIGHT * rates)
 
     def _gcn(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
         settings = self.settings

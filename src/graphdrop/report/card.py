@@ -18,7 +18,7 @@ from graphdrop.train.checkpoint import BEST
 from graphdrop.train.evaluation import metrics_by_name
 from graphdrop.train.folder import RESULT, stored_config
 from graphdrop.train.records import ModelNote, header_note, result_note
-from graphdrop.train.tensor_file import read
+from graphdrop.train.tensor_file import DamagedError, read
 
 MOST = 30
 """Names of columns or classes in a list, at most."""
@@ -35,6 +35,18 @@ def model_card(run: str | Path) -> str:
         Path("README.md").write_text(model_card("runs/papers"))
     """
     folder = Path(run)
+    try:
+        return _card(folder)
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        if isinstance(error, ValueError) and "could not convert" not in str(error):
+            raise
+        raise DamagedError(
+            f"{folder / RESULT} or {folder / BEST} was damaged or changed "
+            f"({type(error).__name__}: {error}): restore it, or make the run anew"
+        ) from error
+
+
+def _card(folder: Path) -> str:
     config = stored_config(folder)
     if not (folder / RESULT).is_file():
         raise ValueError(f"{folder} has no {RESULT}: a model card takes a finished run")
@@ -115,7 +127,7 @@ def _figures(result: Mapping[str, Any]) -> str:
     lines = ["| | " + " | ".join(metric.title for metric in known) + " |"]
     lines.append("|---|" + "---|" * len(known))
     for part, scores in rows.items():
-        cells = [f"{scores[metric.name]:.4f}" for metric in known]
+        cells = [f"{float(scores[metric.name]):.4f}" for metric in known]
         lines.append(f"| {part} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from graphdrop.config import Config
+from graphdrop.inference import calibration
+from graphdrop.inference.origin import SetNodes
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import sampled
 from graphdrop.train import tensor_file
-from graphdrop.train.model_description import build_model, describe_model
+from graphdrop.train.model_description import build_model, check_size, describe_model
 from graphdrop.train.provenance import versions
 from graphdrop.train.records import ModelNote, header_note
 
@@ -124,13 +126,17 @@ def load_with_header(
     header_note(ModelNote, header, path)
     if header["kind"] == "training":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
+    if model is None:
+        check_size(path, header, tensors)
     try:
         model = build_model(path, header, model)
-        sampled(model).defaults = _defaults(header)
-    except (KeyError, TypeError, ValidationError) as error:
+    except (*_NO_NETWORK, ValueError) as error:
+        if isinstance(error, ValueError) and header["kind"] not in ("gcn", "model"):
+            raise  # which says what only the user can do
         raise tensor_file.DamagedError(
             f"the header of {path} does not describe a network ({error}): save it again"
         ) from error
+    sampled(model).defaults = _checked_defaults(path, header)
     load_state(model, tensors)
     return model.eval(), header
 
@@ -156,6 +162,31 @@ def load_state(
             f"the state is not that of this {type(model).__name__}: the file has "
             f"{', '.join(wrong[:3])}; build the model as it was when it was saved"
         )
+
+
+_NO_NETWORK = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValidationError,
+)
+"""What constructors raise where a description is none of ours, beside their own words."""
+
+
+def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaults:
+    """The prediction defaults, whose calibrator and calibration nodes can be read."""
+    try:
+        defaults = _defaults(header)
+        calibration.from_json(defaults.calibration)
+        SetNodes.from_json(defaults.set_nodes)
+    except (*_NO_NETWORK, ValueError) as error:
+        raise tensor_file.DamagedError(
+            f"the header of {path} has settings of predictions that are none ({error}): save the "
+            "network again"
+        ) from error
+    return defaults
 
 
 def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from graphdrop.nn import GCN, sampled
 from graphdrop.nn.description import built, described, is_known
 from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.sampled_layer import SampledLayer
+from graphdrop.train.tensor_file import DamagedError
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
@@ -26,6 +27,45 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
     attached = next((m.description for m in model.modules() if isinstance(m, SampledLayer)), None)
     about = {"class": type(model).__name__, "attached": attached, "estimator": estimator}
     return {"kind": "own", **about}
+
+
+def check_size(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Raise if a description asks for a larger network than the file has values for.
+
+    A few bytes may describe a network of any size; its weights are then in the file, or it is none
+    of ours.
+    """
+    stored = sum(tensor.numel() for tensor in tensors.values())
+    problem = ""
+    for name, value in _numbers({key: header.get(key) for key in ("gcn", "blueprint")}):
+        if value > (len(tensors) if name in _LAYERS else max(stored, _SMALL)):
+            problem = f"{name} is {value}"
+    about = header.get("gcn") or {}
+    names = ("in_channels", "hidden_channels", "out_channels")
+    given, hidden, out = (size if type(size := about.get(n)) is int else 0 for n in names)
+    if about.get("num_layers") != 1 and hidden * (given + out) > stored:
+        problem = f"its layers have {given}, {hidden} and {out} channels"
+    if problem:
+        raise DamagedError(
+            f"the header of {path} describes another network than the file has: "
+            f"{problem[:200]}, and there are {len(tensors)} tensors of {stored} values; save it "
+            "again"
+        )
+
+
+_LAYERS = ("num_layers", "layers")
+_SMALL = 1 << 12
+_NO_SIZES = ("edges", "seed")
+"""Numbers that may be large: of the graph of the training, and of chance."""
+
+
+def _numbers(values: Any) -> Iterator[tuple[str, int]]:
+    """All integers of a description, by their name."""
+    items = values.items() if isinstance(values, Mapping) else ()
+    for name, value in items:
+        if type(value) is int and name not in _NO_SIZES:
+            yield name, value
+        yield from _numbers(value)
 
 
 def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:

@@ -45,6 +45,7 @@ DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 `indptr` to `weight` are the edges sorted by destination and by source, self-loops included.
 """
+CHANGES: Final = frozenset({"stored", "duplicates", "self_loops", "one_way"})
 NEEDED: Final = ("y", "edge_index", "indptr", "indices", "t_indptr", "t_indices", "t_edge")
 
 
@@ -110,7 +111,7 @@ class Manifest:
                 origin=_texts(values.get("origin")),
                 changes=_changes(values.get("changes")),
             ).checked()
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{path} is not the manifest of a graph store ({error}): convert the graph again "
                 "with `graphdrop data convert`"
@@ -173,7 +174,7 @@ def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[
             raise ValueError(f"its header says {dtype} {shape}, the manifest {about[:2]}")
         if size != start + dtype.itemsize * math.prod(shape):
             raise ValueError(f"it has {size} bytes")
-    except (OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # a broken header may raise nearly anything
         raise ValueError(
             f"{path} is not the array that the store describes ({error}): convert the graph again"
         ) from error
@@ -206,4 +207,8 @@ def _texts(values: Any) -> dict[str, str]:
 
 
 def _changes(values: Any) -> dict[str, int] | None:
-    return None if values is None else {str(name): int(value) for name, value in values.items()}
+    if values is None:
+        return None
+    if not isinstance(values, dict) or set(values) != CHANGES:
+        raise ValueError(f"changes is {str(values)[:200]}")
+    return {name: _count(values, name) for name in values}

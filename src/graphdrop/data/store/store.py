@@ -86,9 +86,14 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                 self.tensor(f"x_{part}") for part in ("indptr", "indices", "values")
             )
             size = self.num_nodes, self.manifest.features
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of sparse tensors being new
-                x = torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=True)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of sparse tensors being new
+                    x = torch.sparse_csr_tensor(
+                        pointers, columns, values, size, check_invariants=True
+                    )
+            except RuntimeError as error:
+                raise self._wrong("x_indices") from error
             self._tensors["x"] = x
         return self._tensors["x"]
 
@@ -140,6 +145,12 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
         )
         return graph.normalized(normalization)
 
+    def check_labels(self, nodes: Tensor) -> None:
+        """Raise if one of these nodes, `[n]` bool, has no class of the graph."""
+        labels = self.tensor("y")[nodes]
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.manifest.classes:
+            raise self._wrong("y")
+
     def _wrong(self, name: str) -> ValueError:
         return ValueError(
             f"{self.path / name}.npy has entries outside of the graph: convert the graph again"
@@ -157,6 +168,13 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                     f"{about.sha256}: it was changed or damaged; convert the graph again"
                 )
         self.graph(Normalization.NONE)
+        ends, labels = self.tensor("edge_index"), self.tensor("y")
+        for name, array, low, top in (
+            ("edge_index", ends, 0, self.num_nodes),
+            ("y", labels, -1, self.manifest.classes),
+        ):
+            if array.numel() and not low <= int(array.min()) <= int(array.max()) < top:
+                raise self._wrong(name)
 
     def __repr__(self) -> str:
         about = self.manifest

@@ -33,19 +33,41 @@ def read_parquet(path: Path, most: int) -> Table:
             groups = range(about.num_row_groups)
             stored = sum(about.row_group(group).total_byte_size for group in groups)
             cells = about.num_rows * about.num_columns
-            check_bytes(
+            _check_size(
                 f"{path} has {about.num_rows} rows of {about.num_columns} columns and, as a table,",
                 max(2 * stored, BYTES_PER_CELL * cells),
                 most,
             )
             table = file.read()
-    except (arrow.ArrowException, OSError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is not a whole Parquet file ({why}): write it again") from error
+    except Exception as error:  # a broken file may raise nearly anything
+        raise _not_whole(path, error) from error
     if len(set(table.column_names)) != len(table.column_names):
         raise ValueError(f"{path} has two columns of one name: rename one of them")
-    columns = {name: _column(arrow, table.column(name), name, path) for name in table.column_names}
+    try:
+        columns = {
+            name: _column(arrow, table.column(name), name, path) for name in table.column_names
+        }
+    except (arrow.ArrowException, UnicodeDecodeError, LookupError, OverflowError) as error:
+        raise _not_whole(path, error) from error
     return Table(str(path), columns, table.num_rows)
+
+
+class _TooLargeError(Exception):
+    """More than may be taken; its message says so."""
+
+
+def _check_size(what: str, needed: int, most: int) -> None:
+    try:
+        check_bytes(what, needed, most)
+    except ValueError as error:
+        raise _TooLargeError(str(error)) from error
+
+
+def _not_whole(path: Path, error: Exception) -> ValueError:
+    if isinstance(error, _TooLargeError):
+        return ValueError(str(error))
+    why = " ".join(str(error).split())[:200]
+    return ValueError(f"{path} is not a whole Parquet file ({why}): write it again")
 
 
 def _text_columns(arrow: Any, schema: Any) -> list[str]:

@@ -1,0 +1,147 @@
+"""All that is too long for the suite, one part after the other: `make torture`, or one PART of it.
+
+    python -m torture.run [fuzz|loader-coverage|kills|endurance|mutants|slow|coverage]...
+
+Counts go to `results/torture`. A part that fails does not stop the others.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "torture"
+LOADERS = (
+    "data/npz.py",
+    "data/npz_archive.py",
+    "data/planetoid.py",
+    "data/unpickle.py",
+    "data/matrices.py",
+    "data/store/layout.py",
+    "data/store/arrays.py",
+    "data/tables/csv_file.py",
+    "data/tables/parquet_file.py",
+    "data/tables/table.py",
+    "data/tables/kinds.py",
+    "data/tables/node_table.py",
+    "data/tables/edge_table.py",
+    "data/tables/loading.py",
+    "data/tables/building.py",
+    "config/parse.py",
+    "train/tensor_file.py",
+    "train/records.py",
+    "experiments/store.py",
+)
+"""The modules that read bytes which a stranger may have written."""
+COVERED_CASES = 20_000
+"""Cases whose branches are counted; counting makes them slow."""
+
+
+def python(*words: object, quiet: bool = False) -> int:
+    path = f"{ROOT / 'src'}:{ROOT / 'tests'}"
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    output = subprocess.DEVNULL if quiet else None
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False, stdout=output).returncode
+
+
+def fuzz() -> int:
+    return python("-m", "torture.fuzz", "--output", RESULTS / "fuzz.json")
+
+
+def loader_coverage() -> int:
+    """Lines and branches of the loaders that the fuzz alone reaches."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("--cases", COVERED_CASES, "--coverage", folder)
+        code = python("-m", "torture.fuzz", *words)
+        files = [f"src/graphdrop/{name}" for name in LOADERS]
+        return code or _summary(
+            Path(folder), ",".join(files), RESULTS / "loader-coverage.json", 90.0
+        )
+
+
+def coverage() -> int:
+    """Lines and branches that the whole suite reaches."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"--data-file={folder}/.coverage.suite"
+        words = ("run", "--branch", "--source=graphdrop", "--parallel-mode", file)
+        code = python("-m", "coverage", *words, "-m", "pytest", "-q", "-n", "0")
+        return code or _summary(Path(folder), "src/graphdrop/*", RESULTS / "coverage.json", 95.0)
+
+
+def _summary(folder: Path, include: str, output: Path, wanted: float) -> int:
+    """Counts from coverage.py's data: all modules together, and each."""
+    data = f"--data-file={folder}/.coverage"
+    python("-m", "coverage", "combine", "--quiet", data, folder)
+    python("-m", "coverage", "json", "--quiet", data, f"--include={include}", "-o", folder / "json")
+    found = json.loads((folder / "json").read_text())
+
+    def shares(summary: dict[str, int]) -> dict[str, float | int]:
+        branches = summary["num_branches"]
+        return {
+            "lines": summary["num_statements"],
+            "lines_reached": summary["covered_lines"],
+            "branches": branches,
+            "branches_reached": summary["covered_branches"],
+        }
+
+    files = {name: shares(one["summary"]) for name, one in sorted(found["files"].items())}
+    total = shares(found["totals"])
+    line = 100.0 * total["lines_reached"] / total["lines"]
+    branch = 100.0 * total["branches_reached"] / total["branches"]
+    print(f"{line:.1f} % of {total['lines']} lines, {branch:.1f} % of {total['branches']} branches")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"total": total, "files": files}, indent=1) + "\n")
+    return int(min(line, branch) < wanted)
+
+
+def kills() -> int:
+    return python("-m", "torture.kills", "--output", RESULTS / "kills.json")
+
+
+def endurance() -> int:
+    return python("-m", "torture.endurance", "--output", RESULTS / "endurance.json")
+
+
+def mutants() -> int:
+    return python("-m", "torture.mutants", "--output", RESULTS / "mutants.json")
+
+
+def slow() -> int:
+    return python(
+        "-m", "pytest", "-q", "-n", "0", "-m", "slow", "tests/torture", "-k", "not hundred"
+    )
+
+
+PARTS: dict[str, Callable[[], int]] = {
+    "fuzz": fuzz,
+    "loader-coverage": loader_coverage,
+    "kills": kills,
+    "endurance": endurance,
+    "mutants": mutants,
+    "slow": slow,
+    "coverage": coverage,
+}
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or list(PARTS)
+    if wrong := [name for name in chosen if name not in PARTS]:
+        sys.exit(f"{wrong[0]} is no part: give some of {', '.join(PARTS)}")
+    failed = []
+    for name in chosen:
+        start = time.monotonic()
+        print(f"== {name}", flush=True)
+        if PARTS[name]():
+            failed.append(name)
+        print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -189,13 +189,17 @@ def test_memory_that_cannot_be_had_is_one_line(run, monkeypatch, ask):
     assert err.count("\n") == 1
 
 
-def test_an_error_of_the_package_itself_keeps_its_traceback(monkeypatch):
+def test_a_defect_of_the_package_is_one_line_and_debug_keeps_its_traceback(run, monkeypatch):
     def wrong(words: object, prog_name: str) -> None:
         raise RuntimeError("a kernel was called from a forked process")
 
     monkeypatch.setattr(graphdrop.cli, "app", wrong)
+    code, out, err = run("train")
+    assert (code, out) == (1, "")
+    assert "a defect of graphdrop (RuntimeError: a kernel was called from a forked process" in err
+    assert err.count("\n") == 1
     with pytest.raises(RuntimeError, match="forked"):
-        main(["train"])
+        main(["train", "--debug"])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Starts commands quickly, so that many can be killed: `python -m torture.kill_server FOLDER`.
 
-It is `contracts/killable.py` in a small world: recipes and searches of FOLDER, a dataset whose files
-come slowly from no network, and worker processes that are forked, since to import torch in each of
-them would take most of the time.
+It is `contracts/killable.py` in a small world: recipes and searches of FOLDER, a dataset whose
+files come slowly from no network, and worker processes that are forked, since to import torch in
+each of them would take most of the time.
 """
 
 import hashlib

@@ -52,6 +52,12 @@ def test_a_parquet_file_whose_text_is_no_utf8_is_refused(tmp_path, kind):
         load_tables(tmp_path / "plain")
 
 
+def test_weights_in_a_parquet_file_are_read_without_a_warning(tmp_path):
+    valid_files.parquet_tables(tmp_path)
+    data = load_tables(tmp_path / "plain", weight="weight", split="random-fractions").data
+    assert data.edge_weight.max() == 2.5
+
+
 def test_a_header_of_an_array_that_python_cannot_tokenize_is_refused(store):
     path = store / "dense" / "y.npy"
     path.write_bytes(path.read_bytes().replace(b"(12,)", b"(12, "))

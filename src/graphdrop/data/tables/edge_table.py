@@ -54,7 +54,7 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
             f"{edges.where(row)}: {weight} is {'empty' if np.isnan(values[row]) else values[row]}; "
             "a weight takes a number above 0. Correct it, or remove the edge."
         )
-    return _weighted(index, torch.from_numpy(values).float(), len(rows), unused)
+    return _weighted(index, torch.from_numpy(values.astype(np.float32)), len(rows), unused)
 
 
 def _weighted(index: Tensor, weight: Tensor, nodes: int, unused: tuple[str, ...]) -> Edges:

@@ -167,6 +167,7 @@ def test_one_run_is_scored_in_every_way_of_predicting(line):
     own, off = seen_in(line), seen_in(line, "masks off")
     assert "error_auroc_mutual_information" in own["test"]
     assert own["test"]["nll"] != off["test"]["nll"]
+    assert "error_auroc_mutual_information" in off["test"]  # of two networks
     for seen in (own, off):
         right, nll = (outcome(seen, score) for score in ("accuracy", "nll"))
         assert len(right) == len(nll) == line["tested"]

@@ -100,6 +100,9 @@ def _of_view(trainers: Sequence[Trainer], config: Controlled, view: View) -> dic
     found: dict[str, Any] = {
         name: dict(scores(answers[name], labels[name], first.config)) for name in parts
     }
+    if answers["test"].samples == 1:  # which has no mutual information but that of rounding
+        for name in parts:
+            found[name].pop("error_auroc_mutual_information", None)
     test = answers["test"].probabilities
     found["uncalibrated"] = {name: raw[name] for name in ("accuracy", "nll", "ece")}
     found["ece_floor"] = calibration_floor(

@@ -32,6 +32,7 @@ ONLY_RECIPE = {
     "worth": "auto",
     "ppnp": "auto",
     "calibration": "tuned",
+    "grand": "tuned",
 }
 """The recipe of targets that have one, and not the paper's."""
 
@@ -43,7 +44,7 @@ def reproduce(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
             "local, ablation, amortised, general, ood, trust, calibration, sets, worth, "
-            "ppnp, schematics, or all.",
+            "ppnp, grand, schematics, or all.",
         ),
     ],
     *,

@@ -48,6 +48,7 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "sets": set_table.sets,
     "worth": worth.worth,
     "ppnp": rendering.accuracies,
+    "grand": rendering.accuracies,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,

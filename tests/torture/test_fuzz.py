@@ -13,7 +13,7 @@ from torture.entries import ENTRIES
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits are Linux's")
 
 
-CASES = 400
+CASES = 300
 
 
 def fuzzed(folder: Path, *words: object) -> tuple[int, str, dict]:

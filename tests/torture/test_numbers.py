@@ -7,7 +7,6 @@ from torch import Tensor
 from contracts.odd_graphs import graph
 from graphdrop import ARM, GCN, DropEdge, GraphDropConnect, load_dataset, predict
 from graphdrop.estimators import Concrete
-from graphdrop.nn import sampled
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import DropNode, DropOut
 
@@ -18,14 +17,13 @@ DATA = load_dataset(graph()).data
 
 def step(model: GCN) -> list[Tensor]:
     """The loss and the gradients of one step, KL included."""
-    engine = sampled(model)
 
     def loss() -> Tensor:
         logits = model(DATA.x, DATA.edge_index)
         return torch.nn.functional.cross_entropy(logits[DATA.train_mask], DATA.y[DATA.train_mask])
 
-    total = engine.estimate(loss)[0] + engine.kl()
-    total.backward()
+    total = model.loss(loss) + model.kl()
+    total.backward()  # type: ignore[no-untyped-call]
     return [total.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 

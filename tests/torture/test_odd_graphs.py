@@ -21,9 +21,9 @@ from graphdrop import (
     load,
     load_dataset,
     predict,
-    report,
 )
 from graphdrop.data.store import convert
+from graphdrop.report import report
 from graphdrop.train.progress import Silent
 
 WAYS = ("attached", "batches", "layerwise", "store")
@@ -40,11 +40,11 @@ def config(**train: Any) -> Config:
 
 def fitted(data: Data, folder: Path | None = None, model: nn.Module | None = None, **train: Any):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSC tensor support", UserWarning)
+        warnings.filterwarnings("ignore", "Sparse CS[RC] tensor support", UserWarning)
         trainer = Trainer(config(**train), data, folder, progress=Silent(), model=model)
     result = trainer.fit()
     assert 0.0 <= result.test.accuracy <= 1.0
-    assert torch.isfinite(torch.tensor([result.test.nll, result.validation.nll]))
+    assert torch.isfinite(torch.tensor([result.test.nll, result.validation.nll])).all()
     return trainer
 
 
@@ -59,13 +59,13 @@ def check(prediction: Any, nodes: int) -> None:
 def test_a_gcn_trains_on_an_odd_graph_and_is_itself_after_loading(name, tmp_path):
     data = ODD[name]()
     trainer = fitted(data, tmp_path / "run")
-    prediction = predict(trainer.model, data)
+    prediction = predict(trainer.model, trainer.data)
     check(prediction, len(data.y))
-    again = predict(load(tmp_path / "run"), data)
+    again = predict(load(tmp_path / "run"), trainer.data)
     assert torch.equal(again.probabilities, prediction.probabilities)
 
 
-@pytest.mark.parametrize(("number", "name"), list(enumerate(ODD)), ids=list(ODD))
+@pytest.mark.parametrize(("number", "name"), list(enumerate([*ODD][::2])), ids=[*ODD][::2])
 def test_so_do_attached_models_batches_layers_in_turn_and_stores(number, name, tmp_path):
     data = ODD[name]()
     way = WAYS[number % len(WAYS)]
@@ -74,14 +74,15 @@ def test_so_do_attached_models_batches_layers_in_turn_and_stores(number, name, t
             data.x = data.x.to_dense()  # which PyG's layers take
         model = GAT(data.x.shape[1], 4, 2, 3)
         attach(model, GraphDropConnect(blocks=1))
-        check(predict(fitted(data, model=model).model, load_dataset(data).data), len(data.y))
+        trainer = fitted(data, model=model)
+        check(predict(trainer.model, trainer.data), len(data.y))
     elif way == "batches":
         trainer = fitted(data, batch_size=5, fan_out="2,2")
-        check(predict(trainer.model, data), len(data.y))
+        check(predict(trainer.model, trainer.data), len(data.y))
     elif way == "layerwise":
-        model = fitted(data).model
-        whole = predict(model, data, masks="expected")
-        layers = predict(model, data, masks="expected", layerwise=True)
+        trainer = fitted(data)
+        whole = predict(trainer.model, trainer.data, masks="expected")
+        layers = predict(trainer.model, trainer.data, masks="expected", layerwise=True)
         torch.testing.assert_close(layers.probabilities, whole.probabilities)
     else:
         loaded = load_dataset(data).data

@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _is_expected(error: Exception) -> bool:
     """Whether an error is about what was given; torch has no class for memory it cannot get."""
-    return isinstance(error, (ValueError, OSError)) or _is_memory(error)
+    return isinstance(error, (ValueError, OSError, FloatingPointError)) or _is_memory(error)
 
 
 def _as_defect(error: Exception) -> str:

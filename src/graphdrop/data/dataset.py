@@ -187,6 +187,8 @@ def build_dataset(
         num_classes = validate_data(data, most)
         data.edge_index, data.y = data.edge_index.long(), data.y.long()
         stored = data.x.dtype
+        if data.x.layout == torch.sparse_csc:  # which few operations take
+            data.x = data.x.to_sparse_csr()
         data.x = data.x.to(torch.float32)
         if checksums and changes is None and undirected:
             data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,9 @@ def checked(folder: str | Path) -> Path:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder that is new or empty")
+    there = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not os.access(there, os.W_OK | os.X_OK):  # said before hours of computing
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
     return folder
 
 

@@ -38,9 +38,13 @@ class Journal:
 
     def flush(self) -> None:
         """Write all lines to disk; a checkpoint must not be newer than them."""
-        if self._stream is not None:
+        if self._stream is None:
+            return
+        try:
             self._stream.flush()
             os.fsync(self._stream.fileno())
+        except OSError as error:  # such as of a full disk, which does not know its file
+            raise OSError(error.errno, error.strerror, self._stream.name) from error
 
     def close(self) -> None:
         """Flush and close the files."""

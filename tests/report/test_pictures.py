@@ -14,7 +14,7 @@ from graphdrop.cli import main
 from graphdrop.data import load_dataset
 
 PICTURES = {
-    "report.png": ((1280, 905), False, "#graph-controls"),
+    "report.png": ((1280, 760), False, "#graph-controls"),
     "report-refusal.png": ((1280, 900), False, "#selective"),
     "report-phone.png": ((390, 844), True, "#calibration"),
 }

@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # The commands to try for making .venv, in order: constraints.txt was made with Python 3.11.
 PYTHON ?= python3.11 python3
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+HASHED_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	--require-hashes -r hashes.txt
 # More arguments for pytest or for the benchmarks: make test ARGS="-k splits -x"
 ARGS ?=
 # How many test processes; auto is one per core.
@@ -18,7 +20,7 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo browser pictures test test-slow torture lint format bench bench-scale docs release constraints clean
+.PHONY: help demo browser pictures test test-slow torture verify-hashes lint format bench bench-scale docs release constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -44,6 +46,10 @@ test-slow: $(VENV)/.dev  ## run the tests that take minutes each
 # coverage.py comes for this alone; every part can be run by itself: make torture ARGS="fuzz kills"
 torture: $(VENV)/.torture  ## hours: fuzz, kill, wear out and mutate; counts go to results/torture
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m torture.run $(ARGS)
+
+# What is installed with HASHED=1 must be one of the files whose sha256 is in hashes.txt.
+verify-hashes: $(VENV)/.dev  ## ask the index for every pinned package, and check its sha256
+	@$(HASHED_INSTALL) --dry-run --ignore-installed && echo "Every package has a sha256 of hashes.txt."
 
 lint: $(VENV)/.dev  ## check style, types and the order of the packages
 	@failed=; \
@@ -83,7 +89,8 @@ constraints:  ## remake constraints.txt with the newest versions the ranges allo
 	  "$$(grep '^torch==' constraints.txt)" '.[dev,docs,release]' && \
 	"$$folder/venv/bin/python" -m pip freeze --all --exclude graphdrop --exclude pip > "$$folder/freeze" && \
 	{ sed -n '/^#/p' constraints.txt; sed 's/+cpu$$//' "$$folder/freeze"; } > "$$folder/new" && \
-	cp "$$folder/new" constraints.txt
+	cp "$$folder/new" constraints.txt && \
+	"$$folder/venv/bin/python" release/hashes.py > "$$folder/hashes" && cp "$$folder/hashes" hashes.txt
 
 clean:  ## remove caches and everything built, but not .venv
 	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -110,6 +117,7 @@ make_venv = \
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); rm -rf $(VENV); $(make_venv); }
 	@echo "Installing graphdrop and its tools into $(VENV): the first time takes a minute or more."
+	@if [ -n "$(HASHED)" ]; then $(HASHED_INSTALL); fi
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 

@@ -31,6 +31,7 @@ def one(number: int, folder: Path) -> None:
     batches = {"batch_size": 16, "fan_out": "3,3"} if number % 3 == 0 else {}
     config = Config(
         recipe="paper",
+        data={"dataset": "data"},
         seed=number,
         model={"method": method, "hidden": 8, "layers": 2},
         train={"epochs": 2, "evaluate_every": 1, "samples": 2, **batches},

@@ -240,7 +240,7 @@ def _environment(folder: Path) -> dict[str, str]:
         os.environ
         | limits
         | {
-            "PYTHONPATH": f"{source}:{TESTS}",
+            "PYTHONPATH": os.pathsep.join([str(source), str(TESTS), *_path()]),
             "GRAPHDROP_MAX_BYTES": str(LOADED),
             "GRAPHDROP_DATA": str(folder / "none"),
             "HOME": str(folder),
@@ -248,6 +248,10 @@ def _environment(folder: Path) -> dict[str, str]:
             "MALLOC_ARENA_MAX": "2",
         }
     )
+
+
+def _path() -> list[str]:
+    return [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
 
 
 def _memory_folder() -> str | None:

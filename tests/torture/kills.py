@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -280,7 +281,9 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def kill(world: World, name: str, kills: int, random: Random) -> dict[str, Any]:
+def kill(
+    world: World, name: str, kills: int, random: Random, keep: Callable[[dict[str, Any]], object]
+) -> None:
     """Kill a command so often; every restart must end like the unbroken run."""
     command = COMMANDS[name]
     out = world.folder / name / "out"
@@ -318,7 +321,7 @@ def kill(world: World, name: str, kills: int, random: Random) -> dict[str, Any]:
                 shutil.copytree(out, Path(tempfile.mkdtemp(prefix="torture-")) / "out")
                 found["different"] += 1
         shutil.rmtree(out)
-    return found
+        keep(found)
 
 
 def _made(command: Command, out: Path) -> None:
@@ -334,30 +337,39 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--output", type=Path, help="a JSON file for the counts")
     options = parser.parse_args()
-    random, counts = Random(options.seed), {}
+    random, counts = Random(options.seed), dict[str, dict[str, Any]]()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         world = World(Path(folder))
         try:
             for name in options.command or COMMANDS:
-                counts[name] = kill(world, name, options.kills or COMMANDS[name].kills, random)
+                kills = options.kills or COMMANDS[name].kills
+                kill(world, name, kills, random, partial(_kept, counts, name, options))
                 print(f"{name}: {counts[name]}", flush=True)
-                total = _written(counts, options)
         finally:
             world.close()
             world.end_others()
+    total = _sums(counts)
     print(total, f"seed {options.seed}")
     sys.exit(1 if total["different"] or total["errors"] else 0)
 
 
-def _written(counts: dict[str, dict[str, Any]], options: argparse.Namespace) -> dict[str, int]:
-    """The sums; they and the counts go to the file after every command."""
+def _sums(counts: dict[str, dict[str, Any]]) -> dict[str, int]:
     what = ("kills", "different", "errors")
-    total = {name: sum(one[name] for one in counts.values()) for name in what}
+    return {name: sum(one[name] for one in counts.values()) for name in what}
+
+
+def _kept(
+    counts: dict[str, dict[str, Any]],
+    name: str,
+    options: argparse.Namespace,
+    found: dict[str, Any],
+) -> None:
+    """Write the counts after every kill."""
+    counts[name] = found
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"seed": options.seed, "commands": counts, "total": total}, indent=1)
-        options.output.write_text(text + "\n")
-    return total
+        about = {"seed": options.seed, "commands": counts, "total": _sums(counts)}
+        options.output.write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -218,3 +218,18 @@ def test_a_second_signal_ends_a_run_at_once_and_what_was_kept_resumes(graph, tmp
     assert process.returncode in {128 + number for number in numbers}  # of two that wait, either
     assert "Traceback" not in said
     load(out)
+
+
+@pytest.mark.parametrize("verb", ["reproduce", "search"])
+def test_a_stopped_reproduction_or_search_ends_with_the_number_of_the_signal(
+    run, monkeypatch, tmp_path, verb
+):
+    def interrupted(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("graphdrop.experiments.targets.run_cells", interrupted)
+    monkeypatch.setattr("graphdrop.experiments.search_ranking.run_cells", interrupted)
+    monkeypatch.chdir(tmp_path)
+    code, _, said = run(verb, "table1", "--jobs", 1)
+    assert code == 128 + signal.SIGTERM
+    assert said.endswith("Stopped. What is finished is kept: the same command goes on.\n")

@@ -149,6 +149,8 @@ def reproduce(
                     console.print(table.to_rich())
                 print(f"{done.target}: {', '.join(map(str, done.paths))}")
                 output.result(**{done.target: done.paths})
+    except typer.Exit:  # by a signal; to Python it is a RuntimeError
+        raise
     except RuntimeError as error:
         raise ValueError(str(error)) from error
 

@@ -93,6 +93,8 @@ def search(
         try:
             with stopping_runs(), where:
                 search_ranking.compete(plan, chosen, store, executor=where)
+        except typer.Exit:  # by a signal; to Python it is a RuntimeError
+            raise
         except RuntimeError as error:
             raise ValueError(str(error)) from error
     outcomes = [search_ranking.outcome(plan, cell, store.records()) for cell in cells]

@@ -117,7 +117,7 @@ def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
             line = json.loads(text)
         except json.JSONDecodeError:
             return
-        except RecursionError:
+        except (RecursionError, ValueError):  # so deep, or a number of so many digits
             line = text
         checked(MetricsLine, line, f"{path}, line {number}")
         yield line

@@ -1,8 +1,8 @@
 """The sha256 of every file of every pinned package: `python release/hashes.py > hashes.txt`.
 
-CI installs from `constraints.txt`; with `hashes.txt` pip takes no file but those that were published
-under that version when the list was made. torch is left out: which of its builds is installed, for
-processors or for GPUs, is the user's choice, and local builds are on no index.
+With it, pip takes no file but those that were published under a pinned version when the list was
+made. torch is left out: which of its builds is installed, for processors or for GPUs, is the user's
+choice, and local builds are on no index.
 """
 
 import re
@@ -29,7 +29,7 @@ def hashed(pin: str) -> str:
     """A line of a file of requirements."""
     name, _, version = pin.partition("==")
     url = f"https://pypi.org/simple/{canonicalize_name(name)}/"
-    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - PyPI's
+    with urllib.request.urlopen(url, timeout=60) as answer:
         files = FILE.findall(answer.read().decode())
     sums = sorted(sha256 for sha256, file in files if _version(file) == Version(version))
     if not sums:

@@ -257,7 +257,7 @@ def superseded() -> dict[tuple[str, str], dict[int, float]]:
     found: dict[tuple, list[float]] = {}
     for key, record in runs().items():
         model, dataset = record["config"]["model"], record["config"]["data"]["dataset"]
-        if key not in asked and record["seed"] >= 100:
+        if key not in asked and record["seed"] >= 100 and "test" in record:
             cell = (dataset, model["method"], model["layers"])
             found.setdefault(cell, []).append(100.0 * record["test"]["accuracy"])
     means: dict[tuple[str, str], dict[int, float]] = {}

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from graphdrop.nn.defaults import Masks
     from graphdrop.train import Trainer
 
-CALIBRATORS = ("none", "temperature", "vector", "isotonic", "cagcn", "gats")
+CALIBRATORS = (
+    "none",
+    "temperature",
+    "entropy-temperature",
+    "vector",
+    "isotonic",
+    "cagcn",
+    "gats",
+)
 BINS = 10
 """Of the calibration error, as in GETS."""
 FLOOR_DRAWS = 50

@@ -193,6 +193,7 @@ def test_where_edges_would_cover_the_picture_only_those_pointed_at_are_drawn(rep
     everything = pixels(report)
     report.run("edgeLength = 1e6; redraw()")
     nothing = pixels(report)
+    assert "point at a node to see its own" in text_of(report, "#graph-note")
     report.run("view.hovered = 0; redraw()")
     assert len({everything, nothing, pixels(report)}) == 3
 

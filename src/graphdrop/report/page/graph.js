@@ -21,7 +21,7 @@ const neighboursOf = (node) => Array.from(ends.subarray(starts[node], starts[nod
 
 // Edges fade as they cover the picture; where they would cover it many times over, only those of the
 // node under the pointer are drawn, until one zooms in.
-const EDGE_WIDTH = 0.7, EDGE_INK = 0.12, CROWDED = 12;
+const EDGE_WIDTH = 0.7, EDGE_INK = 0.12, CROWDED = 10;
 let edgeLength = 1e-9;
 for (let e = 0; e < graph.pairs.length; e += 2) {
   const u = 2 * graph.pairs[e], v = 2 * graph.pairs[e + 1];
@@ -79,13 +79,24 @@ function drawGraph(canvas) {
   pen.clearRect(0, 0, width, height);
   const inside = (x, y) => x > -20 && y > -20 && x < width + 20 && y < height + 20;
   const ink = edgeLength * EDGE_WIDTH / (4 * at.half);
-  if (!moving && ink <= CROWDED) drawEdges(pen, at, inside, `rgba(${read("--edge")}, ${Math.max(0.03, Math.min(0.4, EDGE_INK / ink)) * (view.chosen === null ? 1 : 0.6)})`);
+  if (canvas === canvases[0]) noteOnGraph(ink > CROWDED);
+  if (!moving && ink <= CROWDED) drawEdges(pen, at, inside, `rgba(${read("--edge")}, ${Math.max(0.012, Math.min(0.4, EDGE_INK / ink)) * (view.chosen === null ? 1 : 0.6)})`);
   const size = Math.max(0.9, Math.min(4.5, 0.2 * Math.sqrt((width * height) / nodes))) * Math.sqrt(Math.max(1, view.zoom));
   drawNodes(pen, run, at, inside, size, read("--surface"));
   if (view.errors) drawErrors(pen, run, at, inside, size, read("--ink"));
   if (view.chosen !== null) drawChosen(pen, run, at, size, read("--ink"), read("--surface"));
   if (view.hovered !== null && ink > CROWDED) drawEdgesOf(pen, at, view.hovered, read("--accent"));
   if (view.hovered !== null) drawRing(pen, at, view.hovered, size + 3, read("--accent"));
+}
+
+function noteOnGraph(crowded) {
+  const count = (value) => value.toLocaleString("en");
+  const note = [
+    ...(nodes < dataset.nodes ? [`Of ${count(dataset.nodes)} nodes the picture shows ${count(nodes)}: some test nodes and what they are joined to.`] : []),
+    ...(crowded ? ["There are too many edges to draw them all at this size: point at a node to see its own, or zoom in."] : []),
+  ].join(" ");
+  if (byId("graph-note").textContent !== note) byId("graph-note").textContent = note;
+  byId("graph-note").hidden = !note;
 }
 
 function drawEdgesOf(pen, at, v, colour) {

@@ -122,11 +122,6 @@ function graphControls() {
     listenTo(canvas);
     new ResizeObserver(() => redraw()).observe(canvas);
   }
-  byId("graph-note").textContent = [
-    nodes < dataset.nodes ? `Of ${dataset.nodes.toLocaleString("en")} nodes the picture shows ${nodes.toLocaleString("en")}: some test nodes and what they are joined to.` : "",
-    edgeLength * EDGE_WIDTH / 800 > CROWDED ? "There are too many edges to draw them all: point at a node to see its own, or zoom in." : "",
-  ].join(" ").trim();
-  byId("graph-note").hidden = !byId("graph-note").textContent;
   whenThresholdMoves(() => { if (view.fade === "rejected") redraw(); });
   showNode();
 }

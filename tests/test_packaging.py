@@ -108,7 +108,7 @@ def test_everything_that_the_tests_run_with_is_pinned() -> None:
 @pytest.mark.parametrize(
     ("folder", "groups"),
     [
-        ("src", ["scale", "distributed"]),
+        ("src", ["scale", "distributed", "gpu"]),
         ("tests", ["dev"]),
         ("benchmarks", ["dev"]),
         ("docs", ["dev", "docs"]),

@@ -73,9 +73,11 @@ def assert_within(got: Tensor, wanted: Tensor, scale: Tensor, tolerance: float =
     )
 
 
-def assert_fused_is_exact(graph: Graph, x: Tensor, mask: Mask, gradient: Tensor) -> None:
+def assert_fused_is_exact(
+    graph: Graph, x: Tensor, mask: Mask, gradient: Tensor, backend: str = "fused"
+) -> None:
     """Value, gradient to `x` and gradient to the keep logit equal the reference's."""
-    fused = passes(graph, x, mask, gradient, "fused")
+    fused = passes(graph, x, mask, gradient, backend)
     wanted, scale = exact(graph, x, mask, gradient), magnitudes(graph, x, mask, gradient)
     assert_within(fused.value, wanted.value, scale.value)
     assert_within(fused.x_gradient, wanted.x_gradient, scale.x_gradient)

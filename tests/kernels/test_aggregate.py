@@ -59,7 +59,9 @@ def test_a_keep_logit_for_the_wrong_number_of_edges(kind: Kind, backend: Backend
 
 
 def test_a_backend_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match=r"backend is 'cuda': give one of auto, fused, reference"):
+    with pytest.raises(
+        ValueError, match=r"backend is 'cuda': give one of auto, fused, triton, reference"
+    ):
         aggregate(GRAPH, X, MASK, backend="cuda")
 
 

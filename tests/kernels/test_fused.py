@@ -1,13 +1,10 @@
 """The fused kernel computes what the float64 reference computes, whatever the graph and mask."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
-from hypothesis import strategies as st
-from torch import Tensor
 
-from contracts.edge_lists import edge_lists, for_all
+from contracts.edge_lists import for_all
+from contracts.mask_cases import Case, cases
 from contracts.masked_sums import (
     assert_fused_is_exact,
     assert_within,
@@ -17,82 +14,9 @@ from contracts.masked_sums import (
     passes,
     power_law_edges,
 )
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
-from graphdrop.graph import Graph, Normalization
+from graphdrop.draws import Kind, Mask, stream_key
+from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
-
-LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
-# one vector of 16 floats or two: each width is compiled anew
-FEATURES = (1, 7, 16, 33)
-
-
-def laid_out(tensor: Tensor, layout: str) -> Tensor:
-    """The same numbers in another order of memory."""
-    rows, columns = tensor.shape
-    nan = torch.full_like(tensor, torch.nan)
-    if layout == "transposed":
-        return tensor.T.contiguous().T
-    if layout == "every other row":
-        return torch.stack([tensor, nan], 1).reshape(2 * rows, columns)[::2]
-    if layout == "every other column":
-        return torch.stack([tensor, nan], 2).reshape(rows, 2 * columns)[:, ::2]
-    if layout == "beside nan":  # a vector that reads past the last row meets them
-        beside = torch.full((64,), torch.nan)
-        return torch.cat([beside, tensor.flatten(), beside])[64:-64].view(rows, columns)
-    return tensor
-
-
-@dataclass(frozen=True)
-class Case:
-    """A graph and a mask, features and a gradient in some order of memory."""
-
-    graph: Graph
-    mask: Mask
-    x: Tensor
-    gradient: Tensor
-
-    def check(self) -> None:
-        assert_fused_is_exact(self.graph, self.x, self.mask, self.gradient)
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """Whole graphs and parts of them, hand-sized or with hubs, some weights negative."""
-    kind, loops = draw(st.sampled_from(Normalization)), draw(st.booleans())
-    if draw(st.booleans()):
-        graph = draw(edge_lists()).graph(kind, self_loops=loops)
-    else:
-        edge_index = power_law_edges(draw(st.integers(1, 60)), 400, draw(st.integers(0, 99)))
-        weight = None
-        if kind in (Normalization.ROW, Normalization.NONE) and draw(st.booleans()):
-            weight = normal(400, seed=draw(st.integers(0, 99)))
-        graph = Graph.from_edge_index(edge_index, 70, weight, normalization=kind, self_loops=loops)
-    if draw(st.booleans()):
-        rows = draw(st.lists(st.integers(0, graph.num_dst - 1), unique=True))
-        graph = graph.rows(torch.tensor(rows, dtype=torch.int64))
-    return graph
-
-
-@st.composite
-def cases(draw: st.DrawFn, kind: Kind, per_edge: bool) -> Case:
-    graph, features = draw(graphs()), draw(st.sampled_from(FEATURES))
-    seed = draw(st.integers(0, 10**6))
-    logit = torch.tensor(draw(st.floats(-6.0, 6.0, width=32)))
-    sharing = draw(st.sampled_from(Sharing))
-    mask = Mask(
-        kind,
-        logit + normal(graph.num_edges, seed=seed) if per_edge else logit,
-        stream_key(seed, step=draw(st.integers(0, 3))),
-        sharing=sharing,
-        blocks=draw(st.sampled_from([b for b in (1, 2, 3, 5, None) if b is None or b <= features])),
-        symmetric=sharing is Sharing.EDGE and draw(st.booleans()),
-        self_loops=draw(st.booleans()),
-        temperature=draw(st.sampled_from((0.3, 0.67, 2.0))),
-        antithetic=draw(st.booleans()),
-    )
-    x, gradient = (normal(rows, features, seed=seed) for rows in (graph.num_src, graph.num_dst))
-    layout = st.sampled_from(LAYOUTS)
-    return Case(graph, mask, laid_out(x, draw(layout)), laid_out(gradient, draw(layout)))
 
 
 # a test for each kind, so that processes that share the work compile different kernels

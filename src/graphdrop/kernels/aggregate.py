@@ -1,4 +1,4 @@
-"""``aggregate``: the masked sum over neighbours, by the fused or the reference backend."""
+"""``aggregate``: the masked sum over neighbours, by the backend that fits its device and type."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask, block_of_feature
 from graphdrop.graph import CSR, Graph, Normalization, row_window
-from graphdrop.kernels import cpu, reference, tabled
+from graphdrop.kernels import cpu, gpu, reference, tabled
+
+HALF = (torch.bfloat16, torch.float16)
 
 
 class Backend(StrEnum):
     """The backend that computes the sum; all draw the same masks."""
 
     AUTO = "auto"
-    """The fused kernel for float32 on the CPU, the reference elsewhere."""
+    """The fused kernel for float32 on the CPU, Triton's on a GPU, the reference elsewhere."""
     FUSED = "fused"
+    """One pass over the edges, on the CPU."""
+    TRITON = "triton"
+    """The same on a GPU, CUDA or ROCm."""
     REFERENCE = "reference"
+    """Plain torch, on any device and in any float type."""
 
     @classmethod
     def _missing_(cls, value: object) -> Never:
@@ -40,7 +46,7 @@ def aggregate(
             without a mask any sparse matrix.
         x: features of the sources, ``[num_src, features]``.
         mask: which connections to keep; ``None`` keeps all.
-        backend: ``auto``, ``fused`` or ``reference``.
+        backend: ``auto``, ``fused``, ``triton`` or ``reference``.
 
     Returns:
         ``[num_dst, features]``, with gradients for ``x`` and, if the mask is concrete, for its
@@ -76,10 +82,16 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
             f"a temperature of 0.14 or more; got x {x.dtype} on {x.device}, weights "
             f"{graph.value.dtype}, temperature {mask.temperature:g}: use backend='auto'"
         )
-    if backend is Backend.REFERENCE or not fits:
-        return reference.aggregate(graph, x, mask)
-    compute = cpu.aggregate if mask.table is None else tabled.aggregate
-    out: Tensor = compute(graph, x, mask)
+    out: Tensor
+    if fits and backend in (Backend.AUTO, Backend.FUSED):
+        out = (cpu.aggregate if mask.table is None else tabled.aggregate)(graph, x, mask)
+    elif backend is Backend.TRITON or (backend is Backend.AUTO and is_on_gpu(graph, x, mask)):
+        _check_triton(graph, x, mask)
+        out = gpu.aggregate(graph, x, mask)
+    elif backend is Backend.AUTO and x.dtype in HALF and x.is_cpu:  # summed as on a GPU
+        out = _sum(graph, x.float(), mask, backend).to(x.dtype)
+    else:
+        out = reference.aggregate(graph, x, mask)
     return out
 
 
@@ -93,6 +105,23 @@ def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:
         and mask.keep_logit.is_cpu
         and cpu.supports(mask)
     )
+
+
+def is_on_gpu(graph: CSR, x: Tensor, mask: Mask) -> bool:
+    """Whether Triton's kernels are the ones to take for these arguments."""
+    if not (x.is_cuda and gpu.supports(graph, x, mask)):
+        return False
+    return mask.kind is Kind.NONE or gpu.is_usable(x.device)  # cuSPARSE takes no Triton
+
+
+def _check_triton(graph: CSR, x: Tensor, mask: Mask) -> None:
+    usable = is_on_gpu(graph, x, mask) or gpu.is_usable(x.device)
+    if not (gpu.supports(graph, x, mask) and usable):
+        raise ValueError(
+            "backend='triton' takes float32, bfloat16 or float16 features and float32 weights on a "
+            f"GPU, and an installed triton; got x {x.dtype} on {x.device}, weights "
+            f"{graph.value.dtype}: use backend='auto'"
+        )
 
 
 def _check(graph: CSR, x: Tensor, mask: Mask) -> None:

@@ -182,6 +182,11 @@ def _backward(
     return out, logit_gradient
 
 
+_unseen_backward: Any = torch.compiler.disable(  # type: ignore[no-untyped-call]
+    _backward
+)
+
+
 def _fake_forward(x: Tensor, structure: list[Tensor], *_: Tensor) -> Tensor:
     return x.new_empty(structure[1].shape[0] - 1, x.shape[1])
 
@@ -222,7 +227,10 @@ class _Aggregate(torch.autograd.Function):
         wants_x, _, wants_logit = ctx.needs_input_grad[:3]
         arguments = (gradient, x, ctx.structure, keep_logit, *ctx.rest)
         if isinstance(ctx.rest[1], tuple):
-            gradients = _backward(*arguments, wants_x)
+            # Dynamo follows autograd in here, after a compiled function has called backward()
+            traced = torch.compiler.is_compiling()
+            compute: Any = _unseen_backward if traced else _backward
+            gradients = compute(*arguments, wants_x)
         else:
             gradients = torch.ops.graphdrop.aggregate_backward(*arguments)
         return (

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphdrop import draws
+from graphdrop.graph import sorting
 from graphdrop.kernels.loops import SOURCE, compiled, edge_bits
 from graphdrop.kernels.passes import array
 
@@ -31,11 +32,22 @@ def entry_draws(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor
         indptr: where each row begins.
         columns: the column of each entry, which is the number of its draw.
     """
+    if not columns.is_cpu:
+        return _drawn_by_torch(key, ids, indptr, columns)
     out = torch.empty(len(columns), dtype=torch.int32)
     nodes = torch.arange(len(indptr) - 1, dtype=torch.int32) if ids is None else ids
     first, second = key.tolist()
     _draw_entries(out.numpy(), first, second, array(nodes), array(indptr), array(columns))
     return out
+
+
+def _drawn_by_torch(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor) -> Tensor:
+    device, rows = columns.device, len(indptr) - 1
+    nodes = torch.arange(rows, device=device) if ids is None else ids.to(device)
+    alone = torch.full_like(nodes, draws.SOURCE_ONLY, dtype=torch.int64)
+    bits = draws.edge_hash(key.to(device), alone, nodes)
+    row = sorting.rows_of(indptr, len(columns)).long()
+    return draws.draw_bits(bits[row], columns.long()).to(torch.int32)
 
 
 @partial(compiled, parallel=False)

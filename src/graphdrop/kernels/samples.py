@@ -14,8 +14,8 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
-from graphdrop.kernels import cpu
-from graphdrop.kernels.aggregate import aggregate, is_fused
+from graphdrop.kernels import cpu, gpu
+from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
 from graphdrop.kernels.loops import sum_rows_of_samples
 from graphdrop.kernels.passes import array, options_of
 from graphdrop.kernels.tiles import LANES
@@ -38,6 +38,8 @@ def aggregate_samples(
         rectified_with: a bias ``[features]`` to add before a relu; without it there is neither.
     """
     if not _together(graph, inputs, masks):
+        if inputs[0].is_cuda and _together_on_gpu(graph, inputs, masks):
+            return _on_gpu(graph, inputs, masks, rectified_with)
         sums = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
         if rectified_with is None:
             return sums
@@ -69,3 +71,21 @@ def _together(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> 
         and cpu.is_plain(x)
         for x, mask in zip(inputs, masks, strict=True)
     )
+
+
+def _together_on_gpu(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> bool:
+    """Whether one launch of Triton's kernel computes these masks."""
+    first = inputs[0]
+    alike = all(x.shape == first.shape and x.dtype == first.dtype for x in inputs)
+    return alike and gpu.together(masks, first.shape[1]) and is_on_gpu(graph, first, masks[0])
+
+
+def _on_gpu(
+    graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask], bias: Tensor | None
+) -> list[Tensor]:
+    shared = all(x is inputs[0] for x in inputs)
+    x = inputs[0].unsqueeze(1) if shared else torch.stack(list(inputs), 1)
+    sums = gpu.aggregate_samples(graph, x, masks)
+    if bias is not None:
+        sums = torch.relu_(sums.add_(bias))
+    return list(sums.unbind(1))

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
-from graphdrop.kernels import cpu
-from graphdrop.kernels.aggregate import aggregate, is_fused
+from graphdrop.kernels import cpu, gpu
+from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.loops import _row_sum, compiled
 from graphdrop.kernels.passes import options_of
@@ -58,7 +58,10 @@ def aggregate_stacked(
         sums = aggregate(graph, x.reshape(nodes, own * features))
         return sums.view(graph.num_dst, own, features).expand(-1, samples, -1)
     given = [mask for mask in masks if mask is not None]
-    if len(given) < samples or not stackable(graph, x[:, 0], given):
+    if len(given) < samples or not stackable(graph, x.select(1, 0), given):
+        alike = len(given) == samples and gpu.together(given, features)
+        if alike and is_on_gpu(graph, x, given[0]):
+            return gpu.aggregate_samples(graph, x, given)
         parts = [
             aggregate(graph, x[:, min(sample, own - 1)], mask) for sample, mask in enumerate(masks)
         ]

@@ -16,10 +16,11 @@ from torch import Tensor
 from graphdrop import draws
 from graphdrop.draws import LARGEST, Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalization
-from graphdrop.kernels import draw_counts, loops, passes
+from graphdrop.kernels import draw_counts, gpu, loops, passes
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
+from graphdrop.util.devices import wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +44,12 @@ class DrawSums:
     @property
     def centred(self) -> Tensor:
         """The sum of ``u - 1/2`` with ``u = (k + 1/2) / 2**16``, in float64."""
-        return (2 * self.total - LARGEST * self.count).double() * 2.0 ** -(draws.DRAW_BITS + 1)
+        return wide(2 * self.total - LARGEST * self.count) * 2.0 ** -(draws.DRAW_BITS + 1)
 
     @property
     def keep(self) -> Tensor:
         """The keep probability that 16-bit draws represent, in float64."""
-        return (1 + LARGEST - self.threshold).double() * 2.0**-draws.DRAW_BITS
+        return wide(1 + LARGEST - self.threshold) * 2.0**-draws.DRAW_BITS
 
 
 def draw_sums(
@@ -60,7 +61,7 @@ def draw_sums(
         graph: the edges of the pass.
         mask: its mask, hard or concrete.
         features: number of features of ``x``.
-        backend: ``auto``, ``fused`` (on the CPU) or ``reference``.
+        backend: ``auto``, ``fused`` (on the CPU), ``triton`` (on a GPU) or ``reference``.
     """
     _check(graph, mask)
     count = mask.draws_per_edge(features)
@@ -70,11 +71,11 @@ def draw_sums(
     read = _read(graph, mask)
     backend = Backend(backend)
     if backend is Backend.AUTO:
-        backend = Backend.FUSED if threshold.device.type == "cpu" else Backend.REFERENCE
-    compute = _fused if backend is Backend.FUSED else _reference
+        backend = _backend_of(threshold.device)
+    compute = {Backend.FUSED: _fused, Backend.TRITON: _triton}.get(backend, _reference)
     if threshold.dim() == 0:
         sums = compute(graph, mask, features, read, threshold)
-        counted = torch.tensor(count * len(read.source), device=threshold.device)
+        counted = torch.tensor(count * len(read.source)).to(threshold.device)
     else:
         sums = torch.zeros(3, graph.num_edges, dtype=torch.int64, device=threshold.device)
         sums[:, read.edges] = compute(graph, mask, features, read, threshold[read.edges])
@@ -82,6 +83,12 @@ def draw_sums(
         counted[read.edges] = count
     total, kept, kept_opposite = sums
     return DrawSums(counted, total, kept, kept_opposite, threshold.long())
+
+
+def _backend_of(device: torch.device) -> Backend:
+    if device.type == "cpu":
+        return Backend.FUSED
+    return Backend.TRITON if gpu.is_usable(device) else Backend.REFERENCE
 
 
 def _check(graph: Graph, mask: Mask) -> None:
@@ -201,3 +208,9 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
             each,
         )
     return torch.from_numpy(each.T if per_edge else sums.sum(0))
+
+
+def _triton(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Tensor) -> Tensor:
+    """The same on a GPU, without storing draws."""
+    count = mask.draws_per_edge(features)
+    return gpu.count_draws(read.destination, read.source, read.rank, mask, threshold, count)

@@ -1,0 +1,76 @@
+"""Rows cut into segments of bounded length, so that no program walks a hub's edges alone.
+
+All arrays have a size that follows from the numbers of rows and edges, not from their degrees: they
+are computed on the device without a synchronization, and compilers see static shapes. What a graph
+does not need of them is filled with the row number ``num_rows``, at which a program ends at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+SPAN = 512
+"""The largest number of edges that one program sums."""
+
+
+class Segments(NamedTuple):
+    """The segments of all rows, in the order of edges; a row without edges has an empty one."""
+
+    row: Tensor
+    """The row of each segment, ``[rows + E // SPAN]`` int32."""
+    begin: Tensor
+    """Its first edge."""
+    end: Tensor
+    """The edge after its last."""
+    slot: Tensor
+    """The place of its sum among the partial sums, int32; -1 where it is the sum of its row."""
+    long_row: Tensor
+    """The rows of more than one segment, ``[E // SPAN]`` int32."""
+    long_first: Tensor
+    """The slot of their first segment, int32."""
+    long_last: Tensor
+    """The slot after that of their last, int32."""
+
+
+def segments_of(indptr: Tensor, edges: int) -> Segments:
+    """The segments of the rows of a CSR matrix."""
+    span, rows, device = SPAN, indptr.shape[0] - 1, indptr.device
+    if rows == 0:
+        none = torch.zeros(0, dtype=torch.int32, device=device)
+        return Segments(none, none, none, none, none, none, none)
+    degree = indptr.diff().long()
+    pieces = ((degree + span - 1) // span).clamp(min=1)
+    long = degree > span
+    after = pieces.cumsum(0)  # the number of segments up to and with each row
+    number = torch.arange(rows + edges // span, device=device)
+    row = torch.searchsorted(after, number, right=True)
+    used = row < rows
+    known = row.clamp(max=rows - 1)
+    piece = number - (after - pieces).index_select(0, known)
+    begin = indptr.index_select(0, known) + piece * span
+    end = torch.minimum(begin + span, indptr.index_select(0, known + 1))
+    slots = torch.where(long, pieces, 0).cumsum(0)  # the number of slots up to and with each row
+    first_slot = slots - torch.where(long, pieces, 0)
+    split = long.index_select(0, known) & used
+    slot = torch.where(split, first_slot.index_select(0, known) + piece, -1)
+    place = torch.arange(edges // span, device=device)
+    long_row = torch.searchsorted(long.cumsum(0), place, right=True)
+    found = long_row.clamp(max=rows - 1)
+    first, last = first_slot.index_select(0, found), slots.index_select(0, found)
+    return Segments(
+        row.int(),
+        begin.to(indptr.dtype),
+        end.to(indptr.dtype),
+        slot.int(),
+        long_row.int(),
+        first.int(),
+        last.int(),
+    )
+
+
+def num_slots(edges: int) -> int:
+    """The largest number of partial sums that long rows may have: at most two for each span."""
+    return 2 * (edges // SPAN)

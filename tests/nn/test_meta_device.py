@@ -1,12 +1,18 @@
-"""A training step leaves no tensor behind on the CPU: it runs on the meta device."""
+"""Training steps and predictions of every method and estimator run on the meta device."""
+
+from typing import Any
 
 import pytest
 import torch
 from torch.fx.experimental import _config
+from torch_geometric.data import Data
 
 from graphdrop import ARM, GCN, DropEdge, DropOut, Graph, GraphDropConnect, LearnedRate
+from graphdrop.config import Config, Method
 from graphdrop.estimators import Estimator
-from graphdrop.samplers import Sampler
+from graphdrop.nn.methods import METHODS, Blueprint, named_estimator
+from graphdrop.nn.sampled import sampled
+from graphdrop.samplers import Draw, Sampler
 
 GRAPH = Graph.from_edge_index(torch.randint(0, 20, (2, 60)), 20)
 SAMPLERS: dict[str, Sampler] = {
@@ -16,6 +22,31 @@ SAMPLERS: dict[str, Sampler] = {
     "fixed edges": DropEdge(0.3),
     "features": DropOut(0.5),
 }
+# the draws of pairs and the features of edges are looked up on the CPU
+ON_THE_CPU = {Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_AMORTISED}
+NAMED: dict[str, dict[str, Any]] = {
+    **{str(one): {"method": one} for one in METHODS if one not in ON_THE_CPU},
+    "DisARM": {"method": Method.GCN_BBGDC, "estimator": "disarm"},
+    "REINFORCE": {"method": Method.GCN_BBGDC, "estimator": "reinforce"},
+    "BDE-ARM": {"method": Method.GCN_BDE_ARM, "symmetric": False},
+}
+
+
+def check_step(model: Any) -> None:
+    """A step and two samples of a prediction stay on the device."""
+    model.to("meta")
+    x, graph = torch.rand(20, 6, device="meta"), GRAPH.to("meta")
+    engine = sampled(model)
+    # a count of edges depends on their values, which the meta device has none of
+    with _config.patch(meta_nonzero_assume_all_nonzero=True):
+        loss = engine.loss(lambda: model(x, graph).square().mean()) + engine.kl()
+        loss.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            draws = [Draw(0, 0, sample=sample, temperature=0.67) for sample in range(2)]
+            outputs = list(engine.samples(Data(x=x, edge_index=graph), [*draws, None]))
+    assert loss.device.type == "meta"
+    assert all(p.grad is not None and p.grad.is_meta for p in model.parameters())
+    assert all(one.is_meta and one.shape == (20, 3) for one in outputs)
 
 
 @pytest.mark.parametrize("estimator", [None, ARM()], ids=["default", "ARM"])
@@ -23,12 +54,17 @@ SAMPLERS: dict[str, Sampler] = {
 def test_a_training_step_runs_on_the_meta_device(
     sampler: Sampler, estimator: Estimator | None
 ) -> None:
-    model = GCN(6, 8, 2, 3, sampler, dropout=0.2, estimator=estimator, seed=1).to("meta")
-    x, graph = torch.rand(20, 6, device="meta"), GRAPH.to("meta")
-    # a count of edges depends on their values, which the meta device has none of
-    with _config.patch(meta_nonzero_assume_all_nonzero=True):
-        loss = model.loss(lambda: model(x, graph).square().mean()) + model.kl()
-        loss.backward()  # type: ignore[no-untyped-call]
-    assert loss.device.type == "meta"
-    assert all(p.grad is not None and p.grad.is_meta for p in model.parameters())
+    model = GCN(6, 8, 2, 3, sampler, dropout=0.2, estimator=estimator, seed=1)
+    check_step(model)
     assert model.stream.tolist() == [1, 1]  # which a step reads as numbers
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_method_and_estimator_runs_on_the_meta_device(name: str) -> None:
+    settings = dict(NAMED[name])
+    estimator = settings.pop("estimator", None)
+    chosen = Config(model={"hidden": 8, "layers": 2, **settings}).model
+    model = Blueprint(chosen, 6, 3, GRAPH.num_edges).build(1)
+    if estimator is not None:
+        model.estimator = named_estimator(estimator, 0.67)
+    check_step(model)

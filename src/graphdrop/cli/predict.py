@@ -10,7 +10,7 @@ import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli import tables
-from graphdrop.cli.runs import OwnData, Run, Samples, opened_run
+from graphdrop.cli.runs import Device, OwnData, Run, Samples, opened_run
 from graphdrop.cli.sheet import Columns, writer
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def predict(
     dataset: OwnData = None,
     nodes: tables.Nodes = None,
     edges: tables.Edges = None,
+    device: Device = "cpu",
     coverage: Annotated[
         float, typer.Option(help="Trust as many of the validation nodes, the most certain first.")
     ] = 0.9,
@@ -55,7 +56,7 @@ def predict(
     from graphdrop.inference.trust import trusted  # noqa: PLC0415
 
     write = writer(output)
-    opened = opened_run(run, dataset, nodes, edges)
+    opened = opened_run(run, dataset, nodes, edges, device)
     names = Names.of(opened.data)
     with warnings.catch_warnings():
         if not opened.same:  # said below, in one line

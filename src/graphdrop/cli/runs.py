@@ -36,12 +36,19 @@ OwnData = Annotated[
 ]
 
 
+Device = Annotated[
+    str, typer.Option(help="Where to compute: auto, cpu, cuda (also ROCm's GPUs) or mps.")
+]
+
+
 def evaluate(
     run: Run,
+    *,
     samples: Samples = None,
     dataset: OwnData = None,
     nodes: tables.Nodes = None,
     edges: tables.Edges = None,
+    device: Device = "cpu",
 ) -> None:
     """Score the selected network of a run again, on its validation and test nodes.
 
@@ -51,7 +58,8 @@ def evaluate(
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
 
-    chosen, model, data, header, same, _ = opened_run(run, dataset, nodes, edges)
+    opened = opened_run(run, dataset, nodes, edges, device)
+    chosen, model, data, header, same, _ = opened
     scores = {}
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
@@ -80,7 +88,11 @@ def evaluate(
 
 
 def opened_run(
-    run: Path, dataset: str | None, nodes: Path | None = None, edges: Path | None = None
+    run: Path,
+    dataset: str | None,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    device: str = "cpu",
 ) -> Opened:
     """A run with its own data, or with other data and a note that says so."""
     from graphdrop.train.opening import open_run, other_data  # noqa: PLC0415
@@ -91,7 +103,12 @@ def opened_run(
         print(f"Note: {other_data(run)}.", file=sys.stderr)
     for note in opened.notes:
         print(note, file=sys.stderr)
-    return opened
+    if device == "cpu":
+        return opened
+    from graphdrop.util.devices import find_device  # noqa: PLC0415
+
+    where = find_device(device)
+    return opened._replace(model=opened.model.to(where), data=opened.data.to(where))
 
 
 def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:

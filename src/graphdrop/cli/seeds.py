@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from graphdrop.train.result import Result
 
 
-def trained_seeds(chosen: Config, seeds: int, out: Path, executor: Executor) -> list[Result]:
+def trained_seeds(
+    chosen: Config, seeds: int, out: Path, executor: Executor, device: str = "cpu"
+) -> list[Result]:
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
     from graphdrop.executors import Job  # noqa: PLC0415 - --help needs no torch
     from graphdrop.experiments.display import Line, LiveTable  # noqa: PLC0415
@@ -24,11 +27,11 @@ def trained_seeds(chosen: Config, seeds: int, out: Path, executor: Executor) -> 
     from graphdrop.train.provenance import fingerprint  # noqa: PLC0415
 
     data = None if executor.same_machine else fingerprint(load_for(chosen.data).data)
-    jobs = {}
+    jobs, run = {}, partial(train_in_folder, device=device)
     for seed in range(chosen.seed, chosen.seed + seeds):
         one = chosen.model_copy(update={"seed": seed})
         folder = str((out / f"seed-{seed}").resolve())
-        jobs[str(seed)] = Job(str(seed), train_in_folder, (one, folder, data))
+        jobs[str(seed)] = Job(str(seed), run, (one, folder, data))
     lines = {f"seed {key}": Line([key], chosen.train.epochs) for key in jobs}
     display = LiveTable(f"{seeds} seeds", lines, executor.at_once())
     results: dict[str, Result] = {}

@@ -22,7 +22,7 @@ from graphdrop.cli.executors import (
     Slurm,
     executor_for,
 )
-from graphdrop.cli.runs import show_calibration, show_scores
+from graphdrop.cli.runs import Device, show_calibration, show_scores
 from graphdrop.cli.seeds import show_seeds, trained_seeds
 from graphdrop.cli.signals import stopping_at_signals, stopping_runs
 from graphdrop.config import Config
@@ -135,6 +135,7 @@ def train(
             min=0, help="First try so many settings around the recipe's, on validation nodes."
         ),
     ] = 0,
+    device: Device = "cpu",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.")
     ] = False,
@@ -214,7 +215,7 @@ def train(
         from graphdrop.train.ranks import joined  # noqa: PLC0415 - --help needs no torch
 
         with joined():
-            _show(*_train_one(chosen, out, resume=resume), out)
+            _show(*_train_one(chosen, out, resume=resume, device=device), out)
         return
     where = executor_for(
         executor,
@@ -232,13 +233,13 @@ def train(
         if tune:
             chosen = _tuned(chosen, tune, out, where if many else None)
         if seeds > 1 and many:
-            results = trained_seeds(chosen, seeds, out, where)
+            results = trained_seeds(chosen, seeds, out, where, device)
         elif seeds > 1:
-            results = _train_seeds(chosen, seeds, out, resume=resume)
+            results = _train_seeds(chosen, seeds, out, resume=resume, device=device)
     if seeds > 1:
         show_seeds(results, out, chosen.seed)
         return
-    _show(*_train_one(chosen, out, resume=resume), out)
+    _show(*_train_one(chosen, out, resume=resume, device=device), out)
 
 
 def _show(chosen: Config, result: Result, out: Path) -> None:
@@ -254,11 +255,12 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     )
 
 
-def _train_one(chosen: Config, out: Path, *, resume: bool) -> tuple[Config, Result]:
+def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple[Config, Result]:
     """Train in a folder; a signal stops the run after its epoch, with its state kept."""
     from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
 
-    trainer = Trainer(chosen, run_folder=out, resume=resume)
+    where = None if device == "cpu" else device
+    trainer = Trainer(chosen, run_folder=out, resume=resume, device=where)
     try:
         with stopping_at_signals(trainer.stop) as received:
             return trainer.config, trainer.fit()
@@ -271,13 +273,16 @@ def _train_one(chosen: Config, out: Path, *, resume: bool) -> tuple[Config, Resu
         raise typer.Exit(128 + number) from None
 
 
-def _train_seeds(chosen: Config, seeds: int, out: Path, *, resume: bool) -> list[Result]:
+def _train_seeds(
+    chosen: Config, seeds: int, out: Path, *, resume: bool, device: str
+) -> list[Result]:
     """One run per seed, each in a folder of its own, one after the other."""
     results = []
     for seed in range(chosen.seed, chosen.seed + seeds):
         one = chosen.model_copy(update={"seed": seed})
         folder = out / f"seed-{seed}"
-        results.append(_train_one(one, folder, resume=resume or folder.exists())[1])
+        going_on = resume or folder.exists()
+        results.append(_train_one(one, folder, resume=going_on, device=device)[1])
     return results
 
 

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from graphdrop.draws.generator import DRAW_BITS
 from graphdrop.draws.mask import Kind, Mask
+from graphdrop.util.devices import wide
 
 LARGEST = (1 << DRAW_BITS) - 1
 TABLE_BITS = 12
@@ -63,11 +64,13 @@ def drop_threshold(keep_logit: Tensor) -> Tensor:
 
     Equals ``z = 1[u > 1 - keep]``: the keep probability is rounded to a multiple of 2**-16.
     """
-    logit = keep_logit.detach().to(torch.float64)
+    logit = wide(keep_logit.detach())
     if logit.dim() == 0 and logit.device.type == "cpu":  # one number: quicker without tensors
-        return torch.tensor(drop_threshold_of(float(logit)), dtype=torch.int32)
-    drop = torch.sigmoid(-logit)
-    return torch.floor(drop * 2.0**DRAW_BITS + 0.5).to(torch.int32)
+        threshold = torch.tensor(drop_threshold_of(float(logit)), dtype=torch.int32)
+    else:
+        drop = torch.sigmoid(-logit)
+        threshold = torch.floor(drop * 2.0**DRAW_BITS + 0.5).to(torch.int32)
+    return threshold.to(keep_logit.device)
 
 
 def drop_threshold_of(keep_logit: float) -> int:
@@ -133,8 +136,8 @@ def concrete_logits(
     everywhere, with 16 at most 2**-17. The tensor is kept: do not write to it.
     """
     size = 1 << bits
-    uniform = (torch.arange(size, dtype=torch.float64, device=device) + 0.5) / size
-    return torch.logit(uniform).to(dtype)
+    uniform = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+    return torch.logit(uniform).to(dtype).to(device)
 
 
 def _logit_of_uniform(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphdrop.estimators.base import Estimator, Run, learned, with_gradients
 from graphdrop.kernels.sums import DrawSums
+from graphdrop.util.devices import wide
 
 
 class Antithetic(Estimator):
@@ -31,7 +32,7 @@ class Antithetic(Estimator):
             return loss
         with torch.no_grad():
             opposite, _ = run(antithetic=True)
-        difference = loss.detach().double() - opposite.double()
+        difference = wide(loss.detach()) - wide(opposite)
         return with_gradients(
             loss, [(rate.keep_logit, difference * self.weight(rate.sums())) for rate in rates]
         )
@@ -82,4 +83,4 @@ class DisARM(Antithetic):
     def weight(self, sums: DrawSums) -> Tensor:
         """The sum of ``E[u - 1/2 | z, z~]``."""
         likelier = torch.maximum(sums.keep, 1.0 - sums.keep)
-        return 0.5 * likelier * (sums.kept - sums.kept_opposite)
+        return 0.5 * likelier * (sums.kept - sums.kept_opposite).to(likelier.device)

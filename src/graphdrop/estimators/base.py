@@ -58,6 +58,6 @@ def with_gradients(loss: Tensor, gradients: Iterable[tuple[Tensor, Tensor]]) -> 
     where brackets stop gradients. Gradients that the loss itself has for a logit are kept.
     """
     for logit, gradient in gradients:
-        term = (gradient.detach().to(logit.dtype) * logit).sum()
+        term = (gradient.detach().to(logit.dtype).to(logit.device) * logit).sum()
         loss = loss + (term - term.detach()).to(loss.dtype)
     return loss

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor
 
 from graphdrop.estimators.base import Estimator, Run, learned, with_gradients
+from graphdrop.util.devices import has_float64, wide
 
 
 class REINFORCE(Estimator):
@@ -50,15 +54,21 @@ class REINFORCE(Estimator):
         rates = learned(layers)
         if not rates:
             return loss
-        value = loss.detach().double()
+        value = wide(loss.detach())
         advantage = value - self.baseline
         gradients = []
         for rate in rates:
             sums = rate.sums()
-            gradients.append((rate.keep_logit, advantage * (sums.kept - sums.keep * sums.count)))
+            kept, count = (one.to(sums.keep.device) for one in (sums.kept, sums.count))
+            gradients.append((rate.keep_logit, advantage * (kept - sums.keep * count)))
         for mean, now in ((self.weighted_losses, value.mean()), (self.total_weight, 1.0)):
             mean.mul_(self.decay).add_((1.0 - self.decay) * now)
         return with_gradients(loss, gradients)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        if not has_float64(fn(torch.zeros(())).device):  # the baseline stays on the CPU
+            return self
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
 
     def extra_repr(self) -> str:
         """The decay of the baseline."""

@@ -7,6 +7,7 @@ square; `Graph.rows` is the rectangular part that computes only some of the rows
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,7 +217,7 @@ class Graph(CSR):
         rank = self.rank
         if rank is None:
             return None
-        return self.derived_from_structure("t_rank", lambda: rank[self.t_edge])
+        return self.derived_from_structure("t_rank", lambda: rank.index_select(0, self.t_edge))
 
     @property
     def self_loop(self) -> Tensor:
@@ -355,15 +356,20 @@ class Graph(CSR):
         )
 
     @torch.inference_mode(False)
-    def to(self, device: torch.device | str) -> Graph:
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
-        if self.indptr.device == torch.device(device):
+        device, here = torch.device(device), self.indptr.device
+        if device in (here, torch.device(here.type)):  # "cuda" is any of them
             return self
         moved: dict[str, Any] = {}
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
-            if isinstance(value, Tensor | Graph):
-                moved[name] = value.to(device)
+            if isinstance(value, Tensor):
+                if non_blocking and device.type == "cuda" and value.is_cpu:
+                    value = value.pin_memory()
+                moved[name] = value.to(device, non_blocking=non_blocking)
+            elif isinstance(value, Graph):  # the parts of a graph share it
+                moved[name] = value.derived(("on", str(device)), partial(value.to, device))
         return replace(self, **moved)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph.sorting import rows_of
+from graphdrop.util.devices import has_float64
 
 
 class Normalization(StrEnum):
@@ -39,7 +40,10 @@ def normalized_weights(
     """The entries `[E]` of the normalized matrix of a whole graph, computed in float64."""
     if kind is Normalization.NONE:
         return weight
-    destination = rows_of(indptr)
+    if not has_float64(weight.device):
+        moved = (one.cpu() for one in (indptr, indices, weight))
+        return normalized_weights(kind, *moved).to(weight.device)
+    destination = rows_of(indptr, len(indices))
     loop = destination == indices
     counted = weight.double()
     if kind is Normalization.PAPER:

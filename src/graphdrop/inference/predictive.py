@@ -35,6 +35,7 @@ from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.samplers import KEEP_ALL, Draw
+from graphdrop.util.devices import has_float64
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -188,10 +189,11 @@ def predict(
         if walk is not None:
             draws = draws_of(settings, PREDICTION_STEP)
             return [layerwise_samples(engine, data, draws, rows, walk, settings=settings)]
-        return [
+        drawn = [
             engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + at), rows)
             for at, batch in enumerate(batches)
         ]
+        return [map(_summable, one) for one in drawn]
 
     def outputs() -> Iterator[Tensor]:
         joined: Iterator[Tensor] = map(_joined, zip(*streams(rows), strict=True))
@@ -401,6 +403,11 @@ def _why_not_finite(model: nn.Module, data: Any) -> str:
                 "nodes): predict takes finite features; replace it"
             )
     return "the outputs of the network overflow: scale the features, or train the network again"
+
+
+def _summable(out: Tensor) -> Tensor:
+    """The output of a sample where it can be summed in float64."""
+    return out if has_float64(out.device) else out.cpu()
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:

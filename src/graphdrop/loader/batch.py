@@ -6,6 +6,7 @@ batch with full neighbourhoods gives its seed nodes the outputs of the full batc
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -63,6 +64,16 @@ class BatchGraph:
         self.num_outputs = first if num_outputs is None else num_outputs
         self._order = order
         self._known = Memo()
+        self._sent: tuple[torch.device, bool] | None = None
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> BatchGraph:
+        """The same with parts on a device; what they are made of stays on the CPU.
+
+        PyG's `batch.to(device)` calls it.
+        """
+        other = copy.copy(self)
+        other._known, other._sent = Memo(), (torch.device(device), non_blocking)
+        return other
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached result of `make()` under this key."""
@@ -117,7 +128,11 @@ class BatchGraph:
         ]
 
     def _part(self, kind: Normalization, rows: int, columns: int) -> Graph:
-        return self._known.get((kind, rows, columns), lambda: self._built(kind, rows, columns))
+        def make() -> Graph:
+            part = self._built(kind, rows, columns)
+            return part if self._sent is None else part.to(*self._sent)
+
+        return self._known.get((kind, rows, columns), make)
 
     def _built(self, kind: Normalization, rows: int, columns: int) -> Graph:
         graph = self.whole.graph(kind)

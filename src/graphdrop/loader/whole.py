@@ -148,12 +148,12 @@ class WholeGraph:
             "keys", lambda: self.row.astype(np.int64) * self.num_nodes + self.source
         )
         wanted = destination.long() * self.num_nodes + source.long()
-        found = torch.from_numpy(np.searchsorted(keys, wanted.numpy()))
+        found = torch.from_numpy(np.searchsorted(keys, wanted.cpu().numpy())).to(wanted.device)
         return found if rank is None else found + rank
 
     def with_loops(self, position: Tensor, destination: Tensor, source: Tensor) -> Tensor:
         """The numbers of edges in `graph`, which adds self-loops; they are found by `find`."""
-        added, node = torch.from_numpy(self.added), destination.long()
+        added, node = torch.from_numpy(self.added).to(destination.device), destination.long()
         own = added[node + 1] - added[node]
         return position + added[node] + own * (source > destination)
 

@@ -36,7 +36,7 @@ class SparseFeatures:
         x = x.to_sparse(layout=torch.sparse_coo).coalesce()
         (row, column), value = x.indices(), x.values().to(torch.float32)
         row, column, value = (part[value != 0] for part in (row, column, value))
-        indptr = torch.zeros(x.shape[0] + 1, dtype=torch.int32)
+        indptr = torch.zeros(x.shape[0] + 1, dtype=torch.int32, device=x.device)
         torch.cumsum(torch.bincount(row, minlength=x.shape[0]), 0, out=indptr[1:])
         return cls(CSR.from_rows(indptr, column.to(torch.int32), value, x.shape[1]))
 
@@ -49,11 +49,12 @@ class SparseFeatures:
     def select(self, nodes: Tensor) -> SparseFeatures:
         """The rows of some nodes, all columns kept."""
         matrix = self.matrix
+        nodes = nodes.to(matrix.indptr.device)
         start, count = matrix.indptr[nodes], matrix.row_length[nodes]
-        indptr = torch.zeros(len(nodes) + 1, dtype=start.dtype)
+        indptr = torch.zeros(len(nodes) + 1, dtype=start.dtype, device=start.device)
         torch.cumsum(count, 0, out=indptr[1:])
         entry = (start - indptr[:-1]).repeat_interleave(count)
-        entry = (entry + torch.arange(len(entry))).long()
+        entry = (entry + torch.arange(len(entry), device=entry.device)).long()
         return SparseFeatures(
             CSR.from_rows(indptr, matrix.indices[entry], matrix.value[entry], matrix.num_columns)
         )

@@ -13,6 +13,9 @@ from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.nn.plan import takes_sparse
 from graphdrop.samplers import Sampler, describe_edges
 
+SPARSE_DEVICES = ("cpu", "cuda")
+"""Devices on which features with few nonzeros are multiplied as a sparse matrix."""
+
 
 class First(Protocol):
     """The layer that reads the features."""
@@ -44,7 +47,7 @@ class Inputs:
         dense = x.layout is torch.strided
         if x.requires_grad or (dense and not (everything or takes_sparse(first))):
             return x
-        if x.dtype != torch.float32 or x.device.type != "cpu":
+        if x.dtype != torch.float32 or x.device.type not in SPARSE_DEVICES:
             return x.to_dense()
 
         def prepare() -> SparseFeatures | None:

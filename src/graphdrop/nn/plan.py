@@ -24,6 +24,7 @@ from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate, aggregate_samples
 from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.samplers import Draw, Sampler
+from graphdrop.util.devices import moved
 
 if TYPE_CHECKING:
     from graphdrop.nn.conv import SampledGCNConv
@@ -178,7 +179,7 @@ def _masks(
     keys = [draw.key(number) for draw in together]
     logits = first.keep_logit.expand(len(keys))
     if sampler.rate.num_uniforms:
-        logits = sampler.rate.logit(first_uniforms(keys).to(sampler.rate.device))
+        logits = sampler.rate.logit(moved(first_uniforms(keys), sampler.rate.device))
     yield from map(first.redrawn, keys, logits.unbind())
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphdrop.rates import kumaraswamy
 from graphdrop.rates.base import Rate
+from graphdrop.util.devices import wide
 from graphdrop.util.ordered import ordered_sum
 
 
@@ -102,19 +103,19 @@ class AmortizedRate(Rate):
                 " For the rates without a draw call mean()."
             )
         limits = torch.finfo(u.dtype)  # rounding may have made a uniform 0 or 1
-        log_u = u.clamp(limits.tiny, 1 - limits.eps / 2).double().log()
-        return kumaraswamy.logit(log_u, a.double(), b.double()).to(a.dtype)
+        log_u = wide(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
+        return kumaraswamy.logit(log_u, wide(a), wide(b)).to(a)
 
     def mean(self) -> Tensor:
         """`E[pi] = b B(1 + 1/a, b)` of every edge, `[E]`."""
         a, b = self.posterior()
-        return kumaraswamy.mean(a.double(), b.double()).to(a.dtype)
+        return kumaraswamy.mean(wide(a), wide(b)).to(a)
 
     def kl(self) -> Tensor:
         """`KL(q || prior)`, summed over edges."""
         a, b = self.posterior()
-        kl = kumaraswamy.kl_to_beta(a.double(), b.double(), self.prior_alpha, self.prior_beta)
-        return ordered_sum(kl).to(a.dtype)
+        kl = kumaraswamy.kl_to_beta(wide(a), wide(b), self.prior_alpha, self.prior_beta)
+        return ordered_sum(kl).to(a)
 
     def extra_repr(self) -> str:
         """The prior; the network shows itself."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphdrop.draws import Table
 from graphdrop.rates import kumaraswamy, marginal
 from graphdrop.rates.base import Rate
+from graphdrop.util.devices import wide
 from graphdrop.util.ordered import ordered_sum
 
 RateDraw = Literal["layer", "mask"]
@@ -112,27 +113,27 @@ class BetaBernoulliRate(Rate):
         With a rate for every mask it is the logit of the mean, and `u` is ignored.
         """
         if self.rate_draw == "mask":
-            logit = kumaraswamy.mean_logit(self.a.double(), self.b.double())
-            return logit.to(self.raw_a.dtype)
+            logit = kumaraswamy.mean_logit(wide(self.a), wide(self.b))
+            return logit.to(self.raw_a)
         log_u = self._log_uniform(u)
-        return kumaraswamy.logit(log_u, self.a.double(), self.b.double()).to(self.raw_a.dtype)
+        return kumaraswamy.logit(log_u, wide(self.a), wide(self.b)).to(self.raw_a)
 
     def sample(self, u: Tensor | None = None) -> Tensor:
         """The keep probability `(1 - u^(1/b))^(1/a)`; with a rate for every mask, the mean."""
         if self.rate_draw == "mask":
             return self.mean()
-        log_keep = kumaraswamy.log_keep(self._log_uniform(u), self.a.double(), self.b.double())
-        return log_keep.exp().to(self.raw_a.dtype)
+        log_keep = kumaraswamy.log_keep(self._log_uniform(u), wide(self.a), wide(self.b))
+        return log_keep.exp().to(self.raw_a)
 
     def table(self, temperature: float) -> Table | None:
         """Relaxed masks with a rate each, in one table with gradients for `a` and `b`."""
         if self.rate_draw == "layer":
             return None
-        return marginal.table(self.a.double(), self.b.double(), temperature)
+        return marginal.table(wide(self.a), wide(self.b), temperature)
 
     def mean(self) -> Tensor:
         """`E[pi] = b B(1 + 1/a, b)`, in the shape of `entries`."""
-        return kumaraswamy.mean(self.a.double(), self.b.double()).to(self.raw_a.dtype)
+        return kumaraswamy.mean(wide(self.a), wide(self.b)).to(self.raw_a)
 
     def log_prob(self, keep: Tensor) -> Tensor:
         """`log q(keep)`, the posterior's log density at keep probabilities inside (0, 1)."""
@@ -141,15 +142,13 @@ class BetaBernoulliRate(Rate):
                 f"keep has values from {keep.min().item():g} to {keep.max().item():g}; log_prob"
                 " takes probabilities between 0 and 1, both excluded. Clamp them first."
             )
-        density = kumaraswamy.log_prob(keep.double(), self.a.double(), self.b.double())
-        return density.to(self.raw_a.dtype)
+        density = kumaraswamy.log_prob(wide(keep), wide(self.a), wide(self.b))
+        return density.to(self.raw_a)
 
     def kl(self) -> Tensor:
         """`KL(q || prior)`, summed over entries."""
-        kl = kumaraswamy.kl_to_beta(
-            self.a.double(), self.b.double(), self.prior_alpha, self.prior_beta
-        )
-        return ordered_sum(kl.flatten()).to(self.raw_a.dtype)
+        kl = kumaraswamy.kl_to_beta(wide(self.a), wide(self.b), self.prior_alpha, self.prior_beta)
+        return ordered_sum(kl.flatten()).to(self.raw_a)
 
     def extra_repr(self) -> str:
         """The prior, and what a rate is drawn for unless it is a layer."""
@@ -171,12 +170,12 @@ class BetaBernoulliRate(Rate):
                 f" (..., {self.entries[0]}). Draw one uniform per entry."
             )
         limits = torch.finfo(u.dtype)
-        return u.clamp(limits.tiny, 1 - limits.eps / 2).double().log()
+        return wide(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
 
 
 def _set_through_softplus(raw: nn.Parameter, value: float | Tensor, name: str) -> None:
     """Fill `raw` in place so that `softplus(raw)` is `value`."""
-    target = torch.as_tensor(value, dtype=torch.float64, device=raw.device)
+    target = torch.as_tensor(value, dtype=torch.float64, device="cpu")
     fits = target.dim() == 0 or target.shape == raw.shape
     if not (fits and bool(((target > 0) & target.isfinite()).all())):
         raise ValueError(

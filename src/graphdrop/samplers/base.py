@@ -12,6 +12,7 @@ from graphdrop.draws import TEMPERATURE, Kind, Mask, Sharing, rescale_factor, un
 from graphdrop.graph import Graph
 from graphdrop.rates import AmortizedRate, FixedRate, Rate
 from graphdrop.samplers.draw import Draw
+from graphdrop.util.devices import has_float64, moved
 
 
 def as_rate(rate: Rate | float) -> Rate:
@@ -167,7 +168,10 @@ class Sampler(nn.Module):
         count = self.rate.num_uniforms
         if count == 0:
             return None
-        return uniforms(key, count).reshape(self.rate.entries).to(self.rate.device)
+        device = self.rate.device
+        if count > 1 and has_float64(device):  # drawn there, the same bits, rather than moved
+            key = key.to(device)
+        return moved(uniforms(key, count).reshape(self.rate.entries), device)
 
     def for_first_layer(self) -> Self:
         """A copy for the first layer of a network, which may have other blocks."""

@@ -14,6 +14,7 @@ from graphdrop.kernels import aggregate, materialize
 from graphdrop.rates import Rate
 from graphdrop.samplers.base import Sampler
 from graphdrop.samplers.draw import Draw
+from graphdrop.util.devices import has_float64, moved
 
 NODES = 512
 """Nodes of the midpoint rule that integrates over a random rate."""
@@ -103,7 +104,7 @@ class RandomWalk(Sampler):
     def _some_edge(self, graph: Graph, draw: Draw | None, layer: int) -> Tensor:
         """Whether this layer keeps at least one edge of each row, ``[num_dst, 1]``."""
         if draw is None:
-            return self._chance_of_some_edge(graph.degree).to(graph.value.dtype)[:, None]
+            return self._chance_of_some_edge(graph.degree).to(graph.value)[:, None]
         mask = self.mask(graph, draw, layer)
         if mask.kind is Kind.HARD:
             return _kept_edges(graph, mask).clamp(max=1.0)
@@ -111,8 +112,9 @@ class RandomWalk(Sampler):
 
     def _chance_of_some_edge(self, degree: Tensor) -> Tensor:
         """``1 - E[(1 - pi)^degree]``, where the edges of a row share one random ``pi``."""
-        u = (torch.arange(NODES, dtype=torch.float64, device=degree.device) + 0.5) / NODES
-        keep = self.rate.sample(u).double().reshape(-1)
+        degree = degree if has_float64(degree.device) else degree.cpu()
+        u = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
+        keep = self.rate.sample(moved(u, self.rate.device)).to(degree.device).double().reshape(-1)
         # one power for each degree that occurs, not for each node
         occurs = torch.bincount(degree) > 0
         number = occurs.nonzero()
@@ -129,7 +131,10 @@ def _kept_edges(graph: Graph, mask: Mask) -> Tensor:
 def _relaxed_or(graph: Graph, mask: Mask) -> Tensor:
     """``1 - prod (1 - z)`` over the edges of each row, with a gradient for the keep logit."""
     # in float64, and short of 1, where the logarithm and its gradient are finite
-    z = materialize(graph, mask, 1, dtype=torch.float64).clamp(max=1.0 - 2.0**-48)
+    dtype, least = torch.float64, 2.0**-48
+    if not has_float64(graph.value.device):
+        dtype, least = torch.float32, 2.0**-22
+    z = materialize(graph, mask, 1, dtype=dtype).clamp(max=1.0 - least)
     none = z.new_zeros(graph.num_dst, 1)
     none = none.index_add(0, graph.edge_dst.long(), torch.log1p(-z))
     return -torch.expm1(none).to(graph.value.dtype)

@@ -20,6 +20,8 @@ from torch_geometric.data import Data
 from graphdrop.config import TrainSettings
 from graphdrop.loader import NeighborLoader, WholeGraph
 from graphdrop.loader.sampling import random_order
+from graphdrop.loader.transfer import transferred
+from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.tasks import Task
@@ -41,7 +43,7 @@ class MiniBatches:
     """The mini-batches of a run.
 
     Args:
-        data: the whole graph.
+        data: the whole graph, on the CPU; batches are moved to the device of the labels.
         train: the numbers of the labelled nodes.
         labels: their targets.
         task: which weighs targets.
@@ -66,6 +68,7 @@ class MiniBatches:
         ranks: Ranks,
     ) -> None:
         self.labels, self.task, self.ranks, self.seed = labels, task, ranks, seed
+        self.device, self._model = labels.device, model
         self._size, self._labelled, self._nodes = settings.batch_size, len(train), data.num_nodes
         self._total = task.total_weight(labels)
         seeds = train.cpu()
@@ -101,8 +104,18 @@ class MiniBatches:
         if self._every_node:
             others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
             others = others[: self.batches * self._size] + self._labelled
-        for step in range(self.steps):
-            yield self._step(number, step, order, others)
+        steps = (self._step(number, step, order, others) for step in range(self.steps))
+        yield from transferred(steps, self.device, self._moved)
+
+    def _moved(self, step: Step) -> Step:
+        """The step on the device of the labels; its graph is cut out before it is sent."""
+        if self.device.type == "cpu":
+            return step
+        data = step.data.pin_memory() if self.device.type == "cuda" else step.data
+        data = data.to(self.device, non_blocking=True)
+        if isinstance(self._model, GCN):
+            data.graph.parts(self._model.normalization, len(self._model.layers))
+        return step._replace(data=data)
 
     def _step(self, epoch: int, step: int, order: Any, others: Any) -> Step:
         ranks = self.ranks.size

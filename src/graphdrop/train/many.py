@@ -18,7 +18,11 @@ from graphdrop.train.trainer import Trainer
 
 
 def train_in_folder(
-    config: Config, folder: str, data: str | None, tell: Callable[[int], None]
+    config: Config,
+    folder: str,
+    data: str | None,
+    tell: Callable[[int], None],
+    device: str = "cpu",
 ) -> Result:
     """Train in a folder, or go on with what is there; a job.
 
@@ -27,11 +31,22 @@ def train_in_folder(
         folder: the run's folder.
         data: the fingerprint that its data must have, if known.
         tell: called with the number of every epoch that is done.
+        device: where to compute, as `Trainer` takes it.
     """
     if data is not None:
         same_dataset(config.data, data)
     callbacks = [_Teller(tell)]
-    return Trainer(config, None, folder, resume=True, progress=Silent(), callbacks=callbacks).fit()
+    where = None if device == "cpu" else device
+    trainer = Trainer(
+        config,
+        None,
+        folder,
+        resume=True,
+        progress=Silent(),
+        callbacks=callbacks,
+        device=where,
+    )
+    return trainer.fit()
 
 
 def same_dataset(settings: DataSettings, data: str) -> Dataset:

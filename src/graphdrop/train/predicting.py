@@ -39,9 +39,9 @@ def is_layerwise(trainer: Trainer) -> bool:
     """Whether predictions are computed layer by layer: with mini-batches, where that is possible.
 
     A model of a user's own, whose layers cannot be told apart, is predicted full batch, and so is
-    an attached one whose own DropOut is sampled.
+    an attached one whose own DropOut is sampled, and any model on a GPU.
     """
-    if trainer.batches is None:
+    if trainer.batches is None or trainer.batches.device.type != "cpu":
         return False
     layers = trainer.engine.sampled_layers().values()
     if any(layer.sample_dropout or layer.batch_statistics for layer in layers):

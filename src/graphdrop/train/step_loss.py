@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -101,8 +102,11 @@ def mini_batches(trainer: Trainer) -> MiniBatches | None:
             f"train.batch_size is {settings.batch_size}; {type(task).__name__} takes 0, because "
             "its targets are not nodes. Train full batch."
         )
+    data = trainer.dataset.data
+    if not trainer.data.edge_index.is_cpu and data is trainer.data:  # batches are cut out there
+        data = copy.copy(data).cpu()
     return MiniBatches(
-        trainer.data,
+        data,
         trainer.rows["train"],
         trainer.labels,
         task=task,

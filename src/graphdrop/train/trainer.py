@@ -13,6 +13,7 @@ has the same result as an uninterrupted one.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
@@ -48,6 +49,7 @@ from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
 from graphdrop.train.tasks import Task, task_of, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
+from graphdrop.util.devices import find_device
 from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -76,7 +78,7 @@ class Trainer:
         loss: a function of outputs and targets that replaces the loss of the task.
         optimizer: a function that builds the optimizer from the parameters; by default Adam with
             `config.train.learning_rate`.
-        device: the device of model and data; by default they stay where they are.
+        device: the device of model and data, such as `auto`; by default they stay where they are.
         callbacks: objects whose methods are called during the run (`Callback`).
 
     Example:
@@ -111,7 +113,10 @@ class Trainer:
         config = auto.chosen(config, dataset, stored, self.progress, own=model is not None)
         self.config, self.dataset = config, dataset
         self.fingerprint = provenance.fingerprint(dataset.data)
-        self.data = dataset.data if device is None else dataset.data.to(device)
+        if device is not None:
+            device = find_device(device)
+        # a copy, since PyG moves the tensors of the Data itself
+        self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
         self.task = weighted(task or task_of(self.data.y), config, dataset)
         self.loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
@@ -280,8 +285,10 @@ class Trainer:
             if self.ranks.size > 1:  # of terms that all ranks have, each takes its part
                 terms |= {name: terms[name] / self.ranks.size for name in ("kl", "l2")}
             terms |= agree
-        loss = torch.stack(list(terms.values())).sum()
-        values = {name: float(term.detach()) for name, term in terms.items()}
+        stacked = torch.stack(list(terms.values()))
+        loss = stacked.sum()
+        # all at once: reading a number waits for the device
+        values = dict(zip(terms, stacked.detach().tolist(), strict=True))
         check_terms(self, values)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -17,6 +17,7 @@ from torch_geometric.utils import add_remaining_self_loops
 
 from graphdrop.graph import Graph, sorting
 from graphdrop.loader.batch import BatchGraph
+from graphdrop.util.devices import moved
 
 NORMALIZING = (conv.GCNConv.forward, conv.GCN2Conv.forward, conv.APPNP.forward)
 """Layers that weigh edges by PyG's `gcn_norm`."""
@@ -55,28 +56,30 @@ def normalized(
 def _weighted(
     layer: Any, batch: BatchGraph, edge_index: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    weight = torch.ones(edge_index.shape[1]) if weight is None else weight
+    device = edge_index.device
+    weight = torch.ones(edge_index.shape[1], device=device) if weight is None else weight
     importance = batch.given_importance
     if importance is not None:
-        weight = weight * importance
+        weight = weight * importance.to(device)
     loop_weight = None
     if layer.add_self_loops:
         loop_weight = 2.0 if getattr(layer, "improved", False) else 1.0
         edge_index, weight = add_remaining_self_loops(
             edge_index, weight, loop_weight, batch.num_nodes
         )
-    degree = batch.whole.pyg_degrees(loop_weight)[batch.n_id]
+    degree = moved(batch.whole.pyg_degrees(loop_weight)[batch.n_id.cpu()], device)
+    edge_index, weight = edge_index.to(degree.device), weight.to(degree.device)
     scale = degree.pow(-0.5).masked_fill_(degree == 0.0, 0.0)
     source, destination = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
     value = scale[source] * weight.double() * scale[destination]
     if importance is None:
-        wanted = batch.whole.pyg_row_sums(loop_weight)[batch.n_id]
+        wanted = batch.whole.pyg_row_sums(loop_weight)[batch.n_id.cpu()].to(degree.device)
         total = torch.zeros_like(wanted).index_add_(0, destination, value)
         empty = total == 0.0
         value = (
             value * torch.where(empty, 1.0, wanted / torch.where(empty, 1.0, total))[destination]
         )
-    return edge_index, value.float()
+    return edge_index.to(device), value.float().to(device)
 
 
 def batch_edges(graph: Graph, batch: BatchGraph) -> Tensor:
@@ -88,15 +91,15 @@ def batch_edges(graph: Graph, batch: BatchGraph) -> Tensor:
     key = row * batch.num_nodes + column
     order = torch.argsort(key, stable=True)
     key = key[order]
-    wanted = graph.edge_dst.long() * batch.num_nodes + graph.indices.long()
+    wanted = (graph.edge_dst.long() * batch.num_nodes + graph.indices.long()).cpu()
     place = torch.searchsorted(key, wanted)
     if graph.rank is not None:
-        place = place + graph.rank
+        place = place + graph.rank.cpu()
     there = place < len(key)
     there[there.clone()] = key[place[there]] == wanted[there]
     found = torch.full_like(wanted, -1)
     found[there] = order[place[there]]
-    return found
+    return found.to(graph.indices.device)
 
 
 def with_global_ids(graph: Graph, batch: BatchGraph, edges: Tensor, *, apart: int = 0) -> Graph:
@@ -114,7 +117,7 @@ def with_global_ids(graph: Graph, batch: BatchGraph, edges: Tensor, *, apart: in
         known = torch.zeros_like(edges)
         if of_whole is not None:
             _, _, position = batch.in_given_order
-            known = of_whole[position[edges.clamp_min(0)]].long()
+            known = of_whole[position[edges.clamp_min(0).cpu()]].long().to(edges.device)
         rank = torch.where(edges < 0, occurrence, known)  # drawn twice is not parallel
     if rank is not None and not bool(rank.any()):
         rank = None
@@ -130,14 +133,14 @@ def without_repetitions(graph: Graph) -> Graph:
     """The graph in which an edge that was drawn several times stands once."""
     key = graph.edge_dst.long() * graph.num_src + graph.indices
     rank = torch.zeros_like(key) if graph.rank is None else graph.rank.long()
-    order = torch.from_numpy(np.lexsort((rank.numpy(), key.numpy())))
+    order = torch.from_numpy(np.lexsort((rank.cpu().numpy(), key.cpu().numpy()))).to(key.device)
     again = (key[order].diff() == 0) & (rank[order].diff() == 0)
-    same = torch.zeros(graph.num_edges, dtype=torch.bool)
+    same = torch.zeros(graph.num_edges, dtype=torch.bool, device=key.device)
     same[order[1:][again]] = True
     if not bool(same.any()):
         return graph
     kept = ~same
-    count = torch.zeros(graph.num_dst, dtype=graph.indptr.dtype)
+    count = graph.indptr.new_zeros(graph.num_dst)
     count.index_add_(0, graph.edge_dst[kept].long(), torch.ones_like(graph.indices[kept]))
     indptr = torch.zeros_like(graph.indptr)
     torch.cumsum(count, 0, out=indptr[1:])

@@ -176,7 +176,7 @@ class Edges:
         if given is None or self.batch_edge is None:
             return None
         edge = self.batch_edge[self.place]
-        return torch.where(edge < 0, 1.0, given[edge.clamp_min(0)])
+        return torch.where(edge < 0, 1.0, given.to(edge.device)[edge.clamp_min(0)])
 
     def in_whole_graph(self, entries: int) -> Tensor | None:
         """The number of each edge among so many of the whole graph; None outside of batches."""

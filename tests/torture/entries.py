@@ -70,9 +70,17 @@ def read_graph(folder: Path, random: Random) -> None:
 
 def read_tables(folder: Path, random: Random) -> None:
     from graphdrop import load_dataset, load_tables  # noqa: PLC0415
+    from graphdrop.data.tables.loading import load_for  # noqa: PLC0415
+    from graphdrop.data.tables.options import TableOptions  # noqa: PLC0415
 
-    if random.random() < 0.5:
-        load_dataset(folder, split=random.choice(("public", "random-fractions")))
+    kind = random.random()
+    if kind < 0.2 and SCHEMAS:  # another graph with the columns of the valid one
+        asked = random.choice(({}, {"split_column": "part"}, {"missing": "refuse"}))
+        load_for(SCHEMAS[0], folder, None, TableOptions(**asked))
+        return
+    if kind < 0.5:
+        dataset = load_dataset(folder, split=random.choice(("public", "random-fractions")))
+        SCHEMAS[:] = SCHEMAS or [dataset.schema]
         return
     options: dict[str, Any] = {
         "label": ("label", "kind", "none"),
@@ -93,6 +101,10 @@ def read_tables(folder: Path, random: Random) -> None:
         name: values[int(random.random() ** 3 * len(values))] for name, values in options.items()
     }
     load_tables(folder, **{name: chosen[name] for name in chosen if random.random() < 0.4})
+
+
+SCHEMAS: list[Any] = []
+"""How the columns of the first valid table become features."""
 
 
 def read_settings(folder: Path, random: Random) -> None:

@@ -183,7 +183,8 @@ def _case(entry: Any, folders: list[Path], seed: str) -> tuple[str, bool]:
     for path, content in new.items():
         path.unlink() if content is None else path.write_bytes(content)
     try:
-        with guard.watched(*([folder] if entry.writes else [])) as seen:
+        folders = [folder] if entry.writes else []
+        with guard.watched(*folders, evaluates=entry.name == "arguments") as seen:
             verdict = _verdict(entry, folder, random)
         return (f"failed: {seen[0]}" if seen else verdict), mutation
     finally:

@@ -82,7 +82,7 @@ class _Watch:
                 self._may_change(path) for path in arguments if isinstance(path, (str, bytes, Path))
             ):
                 self.seen.append(f"{event} {arguments!r}")
-        elif event == "pickle.find_class" and str(arguments[0]).startswith("numba."):
+        elif event == "pickle.find_class" and self.evaluates:
             pass  # a compiled kernel of ours, from the folder that only the user can write to
         elif event in NEVER or (
             event == "exec" and not self.evaluates and _is_made_up(arguments[0])
@@ -125,11 +125,15 @@ def install(megabytes: int) -> None:
 
 
 @contextmanager
-def watched(*folders: Path) -> Iterator[list[str]]:
-    """Context of one case, which may change files in these folders and the cache of downloads."""
+def watched(*folders: Path, evaluates: bool = False) -> Iterator[list[str]]:
+    """Context of one case, which may change files in these folders and the cache of downloads.
+
+    `evaluates` is for commands, no file of which is changed: they evaluate the annotations of their
+    options, and load compiled kernels that were not needed before.
+    """
     from graphdrop.data.sources import cache_folder  # noqa: PLC0415
 
-    _watch.seen, _watch.evaluates = [], bool(folders)
+    _watch.seen, _watch.evaluates = [], evaluates
     _watch.allowed = tuple(f"{folder}/" for folder in (*folders, cache_folder()))
     _watch.active = True
     signal.setitimer(signal.ITIMER_PROF, SECONDS)

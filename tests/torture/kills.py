@@ -123,14 +123,14 @@ def of_page(folder: Path) -> Any:
 
 OUT = f"{SETTINGS} --out <out>"
 COMMANDS = {
-    "train": Command(f"train --dataset <graph> --epochs 40 {OUT} --resume", 100, of_run),
+    "train": Command(f"train --dataset <graph> --epochs 15 {OUT} --resume", 60, of_run),
     "train-batches": Command(
         f"train --dataset <graph> --epochs 8 --batch-size 8 --fan-out 3,3 {OUT} --resume",
         20,
         of_run,
     ),
-    "convert": Command("data convert <graph> <out>/store", 25, of_files),
-    "fetch": Command("data fetch cora --root <out>", 20, of_files),
+    "convert": Command("data convert <graph> <out>/store", 60, of_files),
+    "fetch": Command("data fetch cora --root <out>", 40, of_files),
     "report": Command("report <run> -o <out>/report.html", 15, of_page),
     "reproduce": Command("reproduce table1 --jobs 1 --out <out>", 10, of_records),
     "search": Command("search table1 --jobs 1 --results <out>", 10, of_records),
@@ -310,13 +310,15 @@ def kill(
         found["kills" if killed else "done_before"] += 1
         if killed:
             code, _ = world.run(command, out, None)
-            if code != 0:
+            # A conversion that was killed when all was done says that its folder exists.
+            same = code in (0, 2) and command.trace(out) == expected
+            if code != 0 and not same:
                 print(
                     f"{name}: exit code {code} after a kill",
                     (world.folder / "log").read_text()[-2000:],
                 )
                 found["errors"] += 1
-            elif command.trace(out) != expected:
+            elif not same:
                 print(f"{name}: another result after a kill")
                 shutil.copytree(out, Path(tempfile.mkdtemp(prefix="torture-")) / "out")
                 found["different"] += 1

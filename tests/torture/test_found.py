@@ -100,6 +100,15 @@ def test_a_compressed_table_with_a_broken_stream_is_refused(tmp_path):
         convert(tmp_path / "ogb", tmp_path / "new")
 
 
+def test_a_label_beyond_all_integers_is_refused_without_a_warning(tmp_path):
+    valid_files.arrays(tmp_path)
+    folder = tmp_path / "npy"
+    np.save(folder / "labels.npy", np.full(valid_files.NODES, 1e300))
+    files = {"features": folder / "features.npy", "labels": folder / "labels.npy"}
+    with pytest.raises(ValueError, match="a label is 1e"):
+        convert(folder / "edges.npy", tmp_path / "new", **files)
+
+
 def test_a_network_with_an_option_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     save(GCN(3, 4, 2, 3, DropEdge(0.25)), path)

@@ -69,6 +69,8 @@ def graph_of(edges: NDArray[Any], features: NDArray[Any], labels: NDArray[Any]) 
             "each for every node"
         )
     known = np.isfinite(labels) & (labels >= 0)
+    if (labels[known] >= 2**31).any():
+        raise ValueError(f"a label is {labels[known].max()}: number the classes from 0")
     whole = np.where(known, labels, -1).astype(np.int64)
     if (known & (whole != labels)).any():
         raise ValueError("a label is not a whole number: number the classes from 0")

@@ -366,16 +366,3 @@ def pooled(graph: str, method: str) -> list[float]:
     ]
     error, floor, _ = pooled_ece(own)
     return [100.0 * error, 100.0 * floor]
-
-
-@cache
-def torture(name: str) -> dict:
-    """Counts of `make torture`, by the name of their file."""
-    found: dict = json.loads((ROOT / "results" / "torture" / f"{name}.json").read_text("utf-8"))
-    return found
-
-
-def reached(name: str, what: str) -> float:
-    """The share of branches or lines that were reached, in percent."""
-    total = torture(name)["total"]
-    return 100.0 * total[f"{what}_reached"] / total[what]

@@ -308,11 +308,9 @@ def main() -> None:
 
 def _import_what_takes_time() -> None:
     """All but the package itself, which every child imports anew."""
-    import hypothesis  # noqa: F401, PLC0415
     import numba  # noqa: F401, PLC0415
     import pandas  # noqa: F401, PLC0415
     import pydantic  # noqa: F401, PLC0415
-    import pytest  # noqa: F401, PLC0415
     import scipy.special  # noqa: PLC0415
     import scipy.stats  # noqa: F401, PLC0415
     import sklearn.metrics  # noqa: F401, PLC0415

@@ -48,6 +48,10 @@ class Shadow(Tensor):
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Shadow({self.inner!r})"
 
+    def tolist(self) -> Any:
+        """The values, which torch does not give of subclasses."""
+        return self.cpu().tolist()
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return computed(func, args, kwargs or {})

@@ -26,7 +26,7 @@ from graphdrop import (
 )
 from graphdrop.config import Config, Method
 from graphdrop.graph import Graph
-from graphdrop.nn.methods import METHODS, Blueprint, named_estimator
+from graphdrop.nn.methods import Blueprint, named_estimator
 from graphdrop.nn.sampled import sampled
 from graphdrop.util import devices
 
@@ -37,11 +37,18 @@ SPARSE = torch.where(torch.rand(NODES, FEATURES, generator=GENERATOR) < 0.15, X,
 EDGES = torch.randint(0, NODES, (2, 30), generator=GENERATOR)
 Y = torch.randint(0, CLASSES, (NODES,), generator=GENERATOR)
 GRAPH = Graph.from_edge_index(EDGES, NODES)
-ALIKE = {Method.GCN_DO_DE, Method.GCN_BBDE, Method.GCN_BBDE_LOCAL, Method.GCN_BDE_ARM}
-"""Methods whose parts the others have."""
+METHODS = (
+    Method.GCN_DO,
+    Method.GCN_DE,
+    Method.GCN_NS,
+    Method.GCN_BBGDC,
+    Method.GCN_BBDE_ARM,
+    Method.GCN_BBGDC_LOCAL,
+    Method.GCN_BBGDC_AMORTISED,
+)
+"""Every sampler and every rate once; all methods run on the meta device."""
 CASES: dict[str, dict[str, Any]] = {
-    **{str(method): {"method": method} for method in METHODS if method not in ALIKE},
-    "DisARM": {"method": Method.GCN_BBGDC, "estimator": "disarm"},
+    **{str(method): {"method": method} for method in METHODS},
     "REINFORCE": {"method": Method.GCN_BBGDC, "estimator": "reinforce"},
     "before": {"method": Method.GCN_BBGDC, "mask": "before"},
     "pairs": {"method": Method.GCN_GDC, "blocks": "pair"},

@@ -90,14 +90,14 @@ class Classes(Task):
         """The number of targets, or the sum of the weights of their classes."""
         if self.weight is None:
             return float(len(targets))
-        return float(self.weight.double()[targets].sum())
+        return float(self.weight.double()[targets.cpu()].sum())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy."""
         weight = self.weight
         if weight is not None and len(weight) < outputs.shape[1]:
             weight = torch.nn.functional.pad(weight, (0, outputs.shape[1] - len(weight)), value=1.0)
-        return cross_entropy(outputs, targets, weight)
+        return cross_entropy(outputs, targets, None if weight is None else weight.to(outputs))
 
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""

@@ -45,11 +45,12 @@ from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.scored_samples import ScoredSamples
+from graphdrop.train.scoring_device import on_cpu
 from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
 from graphdrop.train.tasks import Task, task_of, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
-from graphdrop.util.devices import find_device
+from graphdrop.util.devices import find_device, has_float64
 from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -198,7 +199,8 @@ class Trainer:
             for callback in self.callbacks:
                 callback.on_start(self)
             self._train()
-            result = self._conclude() if self.ranks.first else None
+            with on_cpu(self):
+                result = self._conclude() if self.ranks.first else None
         finally:
             self._close()
             for callback in self.callbacks:
@@ -318,6 +320,7 @@ class Trainer:
         check_tensors(self, self.model.state_dict())
         rows, settings = self.rows["validation"], self.config.train
         targets = self.targets[rows]
+        targets = targets if has_float64(targets.device) else targets.cpu()
         with watched(self):
             prediction = self.predict(rows, settings.samples)
             quality, nll = self.task.quality(prediction, targets)

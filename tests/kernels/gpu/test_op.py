@@ -19,7 +19,7 @@ from graphdrop.kernels.gpu.structure import structure_of
 
 NODES, FEATURES = 6, 3
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 12), NODES)
-CASES = [(Kind.HARD, False), (Kind.CONCRETE, False), (Kind.CONCRETE, True)]
+CASES = [(Kind.HARD, False), (Kind.CONCRETE, True)]
 
 
 @pytest.fixture(autouse=True)

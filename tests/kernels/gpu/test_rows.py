@@ -28,7 +28,7 @@ from graphdrop.kernels.gpu import segments
 from graphdrop.kernels.gpu.unmasked import unmasked_sum
 from graphdrop.kernels.sums import draw_sums
 
-EXAMPLES = 8
+EXAMPLES = 5
 NODES = 12
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 40), NODES)
 
@@ -42,7 +42,7 @@ def short_segments() -> Iterator[None]:
 
 
 def few(kind: Kind, per_edge: bool) -> Any:
-    strategy = cases(kind, per_edge, edges=60, widths=(1, 7, 33))
+    strategy = cases(kind, per_edge, edges=40, widths=(1, 7, 33))
 
     def wrap(test: Any) -> Any:
         return settings(max_examples=EXAMPLES, deadline=None)(given(strategy)(test))
@@ -112,7 +112,7 @@ def test_a_hub_is_summed_in_segments_in_both_directions(outward: bool) -> None:
     assert_fused_is_exact(graph, normal(41, 5), mask, normal(41, 5, seed=1), "triton")
 
 
-@pytest.mark.parametrize(("features", "blocks"), [(130, None), (130, 4), (257, 1)])
+@pytest.mark.parametrize(("features", "blocks"), [(130, None), (257, 3)])
 def test_features_of_several_tiles(features: int, blocks: int | None) -> None:
     mask = Mask(Kind.CONCRETE, normal(GRAPH.num_edges), stream_key(3), blocks=blocks)
     x, gradient = normal(NODES, features), normal(NODES, features, seed=1)
@@ -151,7 +151,7 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
     assert_within(got.logit_gradient, wanted.logit_gradient, scale.logit_gradient)
 
 
-@pytest.mark.parametrize("normalization", ["row", "sym", "paper"])
+@pytest.mark.parametrize("normalization", ["row", "paper"])
 def test_masks_before_normalization(normalization: str) -> None:
     graph = GRAPH.normalized(normalization)
     mask = Mask(

@@ -366,3 +366,12 @@ def pooled(graph: str, method: str) -> list[float]:
     ]
     error, floor, _ = pooled_ece(own)
     return [100.0 * error, 100.0 * floor]
+
+
+# Benchmarks
+
+
+def benchmark(name: str, part: str, row: int) -> float:
+    """A figure of a part of a benchmark."""
+    read = json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text("utf-8"))
+    return read["parts"][part]["rows"][row]["figure"]

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from graphdrop.graph.validate import check_rows
 from graphdrop.loader.batch import BatchGraph
 from graphdrop.loader.whole import WholeGraph
+from graphdrop.util.read_ahead import advise
 
 
 def node_numbers(nodes: Tensor | None, num_nodes: int) -> NDArray[Any]:
@@ -60,6 +61,7 @@ def with_sparse_rows(data: Data) -> Data:
 def _rows(value: Tensor, rows: Tensor) -> Tensor:
     """Some rows of a tensor, dense or in CSR form."""
     if value.layout is torch.strided:
+        advise(value, "rows")
         return value.index_select(0, rows)
     begin = value.crow_indices()
     start, count = begin[rows], begin[rows + 1] - begin[rows]

@@ -283,7 +283,7 @@ def find_twins(
                     numbers[i] = number
                     break
             twins[i] = twin
-            total += twin < 0
+            total += 1 if twin < 0 else 0
         firsts[task] = total
 
 

@@ -27,6 +27,7 @@ from graphdrop.nn.layerwise.states import States
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.samplers import Draw
+from graphdrop.util.read_ahead import advise
 
 __all__ = ["Layerwise", "layerwise_samples"]
 
@@ -90,6 +91,8 @@ def layerwise_samples(
             "or leave layerwise out."
         )
     transform = None if settings.features == "stored" else settings.transformed
+    if isinstance(x, Tensor):
+        advise(x, "all")
     features = Rows(x, like.dtype, transform)
     states = States(len(features), options.batch_size, options.folder, like.dtype)
     if rows is not None:

@@ -1,16 +1,19 @@
 """What is sampled are edges of the graph, as many as asked for, uniformly, and reproducibly."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.draws import stream_key, uniforms
 from graphdrop.graph import Graph
 from graphdrop.kernels import materialize
-from graphdrop.loader import NeighborLoader
-from graphdrop.loader.sampling import NeighborSampler
+from graphdrop.loader import NeighborLoader, node_numbers
+from graphdrop.loader.node_numbers import NodeNumbers
 from graphdrop.samplers import Draw, DropEdge
 
 NODES = 300
@@ -75,17 +78,29 @@ def test_samples_do_not_depend_on_the_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
-def test_parts_of_the_edges_are_numbered_as_one(parts: int) -> None:
-    generator = np.random.default_rng(parts)
-    for edges in (0, 1, 5, 4000):
-        found, seeds = generator.integers(0, 700, edges).astype(np.int32), np.arange(10)
-        local = np.full((parts, 700), -1, dtype=np.int32)
-        local[:, seeds] = seeds
-        columns = np.empty(edges, dtype=np.int32)
-        nodes = NeighborSampler._numbered(columns, found, local, seeds)
-        expected, first = np.unique(found[found >= 10], return_index=True)
-        np.testing.assert_array_equal(nodes[10:], expected[np.argsort(first)])
-        np.testing.assert_array_equal(nodes[columns], found)
+def test_parts_of_the_edges_are_numbered_as_one(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_numbers, "EDGES_OF_PART", 1)
+    monkeypatch.setattr(node_numbers.numba, "get_num_threads", lambda: parts)
+    # the fourth batch finds no values left, and begins with the lowest again
+    monkeypatch.setattr(node_numbers, "LARGEST", 12_000)
+    generator, numbers = np.random.default_rng(parts), NodeNumbers(700)
+    for edges in (0, 1, 5, 4000, 4000):
+        seeds = generator.permutation(700)[:10]
+        numbers.begin(seeds)
+        nodes = seeds
+        for _hop in range(2):
+            found = generator.integers(0, 700, edges).astype(np.int32)
+            columns, known = np.empty(edges, dtype=np.int32), nodes
+            nodes = numbers.number(columns, found, known)
+            np.testing.assert_array_equal(nodes, np.concatenate([known, _named(found, known)]))
+            np.testing.assert_array_equal(nodes[columns], found)
+
+
+def _named(found: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
+    """The nodes that are not known, in the order in which they come first."""
+    return np.array([n for n in dict.fromkeys(found.tolist()) if n not in known], dtype=np.int64)
 
 
 def test_an_epoch_can_be_repeated_and_the_next_one_is_another() -> None:

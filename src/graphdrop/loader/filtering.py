@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from graphdrop.graph.validate import check_rows
 from graphdrop.loader.batch import BatchGraph
+from graphdrop.loader.disk_rows import ask_for
 from graphdrop.loader.whole import WholeGraph
 from graphdrop.util.read_ahead import advise
 
@@ -61,7 +62,8 @@ def with_sparse_rows(data: Data) -> Data:
 def _rows(value: Tensor, rows: Tensor) -> Tensor:
     """Some rows of a tensor, dense or in CSR form."""
     if value.layout is torch.strided:
-        advise(value, "rows")
+        if advise(value, "rows"):
+            ask_for(value, rows)
         return value.index_select(0, rows)
     begin = value.crow_indices()
     start, count = begin[rows], begin[rows + 1] - begin[rows]

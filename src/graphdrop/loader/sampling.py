@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from graphdrop.draws import MASK64, stream_key
 from graphdrop.kernels import passes
 from graphdrop.loader import loops
+from graphdrop.loader.node_numbers import NodeNumbers, grown
 from graphdrop.loader.whole import WholeGraph
 
 SAMPLING_STREAM = 1 << 61
@@ -21,9 +21,6 @@ ORDER_STREAM = SAMPLING_STREAM - 1
 """The layer number of the random order of an epoch."""
 CHUNKS = 256
 """Runs of rows, or of edges, that threads take one after another."""
-MOST_PARTS, MOST_NUMBERS = 8, 1 << 28
-"""Threads number nodes side by side, each in an array of its own of one number per node: not more
-than so many arrays, and not more than so many numbers."""
 
 Method = Literal["neighbor", "labor"]
 
@@ -72,7 +69,7 @@ class NeighborSampler:
     ) -> None:
         self.whole, self.fan_outs = whole, list(fan_outs)
         self.shared, self.replace = method == "labor", replace
-        self._local = np.full((1, whole.num_nodes), -1, dtype=np.int32)
+        self._numbers = NodeNumbers(whole.num_nodes)
         self._lock = threading.Lock()
 
     def sample(self, seeds: NDArray[Any], seed: int, step: int) -> SampledEdges:
@@ -85,27 +82,19 @@ class NeighborSampler:
             return self._sample(np.ascontiguousarray(seeds, dtype=np.int64), seed, step)
 
     def _sample(self, seeds: NDArray[Any], seed: int, step: int) -> SampledEdges:
-        local = self._numbers()
-        local[:, seeds] = np.arange(len(seeds), dtype=np.int32)
+        self._numbers.begin(seeds)
         nodes, hop_nodes, hop_edges = seeds, [len(seeds)], list[int]()
-        degrees, last = [np.zeros(1, dtype=np.int64)], len(self.fan_outs) - 1
+        degrees = [np.zeros(1, dtype=np.int64)]
         columns, positions = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-        try:
-            for hop, fan_out in enumerate(self.fan_outs):
-                key = stream_key(seed, step, SAMPLING_STREAM + hop).tolist()
-                rows, edges = nodes[len(nodes) - hop_nodes[-1] :], len(positions)
-                counts, positions, found = self._rows(positions, rows, fan_out, key)
-                columns, known = _grown(columns, len(found)), len(nodes)
-                nodes = self._numbered(columns[edges:], found, local, nodes)
-                if hop < last and len(local) > 1:
-                    loops.remember(local, nodes[known:], known)
-                hop_nodes.append(len(nodes) - known)
-                hop_edges.append(len(found))
-                degrees.append(counts)
-        except BaseException:
-            self._local = np.full((1, self.whole.num_nodes), -1, dtype=np.int32)
-            raise
-        loops.forget(local, nodes)
+        for hop, fan_out in enumerate(self.fan_outs):
+            key = stream_key(seed, step, SAMPLING_STREAM + hop).tolist()
+            rows, edges = nodes[len(nodes) - hop_nodes[-1] :], len(positions)
+            counts, positions, found = self._rows(positions, rows, fan_out, key)
+            columns, known = grown(columns, len(found)), len(nodes)
+            nodes = self._numbers.number(columns[edges:], found, nodes)
+            hop_nodes.append(len(nodes) - known)
+            hop_edges.append(len(found))
+            degrees.append(counts)
         indptr = np.cumsum(np.concatenate(degrees))
         return SampledEdges(nodes, hop_nodes, hop_edges, indptr, columns, positions)
 
@@ -122,51 +111,9 @@ class NeighborSampler:
         share = np.arange(CHUNKS + 1) * offsets[-1] // CHUNKS
         chunks = np.searchsorted(offsets, share)
         chunks[-1] = len(rows)
-        positions = _grown(before, offsets[-1])
+        positions = grown(before, offsets[-1])
         found = np.empty(offsets[-1], dtype=whole.source.dtype)
         taken = positions[len(before) :]
         arrays = (taken, found, offsets, chunks, rows, whole.indptr, whole.source)
         loops.take_edges(*arrays, *how)
         return counts, positions, found
-
-    def _numbers(self) -> NDArray[Any]:
-        """The number of every node, -1 for none: an array for each of the threads."""
-        room = MOST_NUMBERS // max(1, self.whole.num_nodes)
-        parts = max(1, min(numba.get_num_threads(), MOST_PARTS, room))
-        if len(self._local) < parts:
-            self._local = np.full((parts, self.whole.num_nodes), -1, dtype=np.int32)
-        return self._local[:parts]
-
-    @staticmethod
-    def _numbered(
-        columns: NDArray[Any], found: NDArray[Any], local: NDArray[Any], nodes: NDArray[Any]
-    ) -> NDArray[Any]:
-        """Fill the columns; the nodes, new ones behind them in the order of their edges."""
-        parts, edges, known = len(local), len(found), len(nodes)
-        listed = np.empty(edges, dtype=found.dtype)
-        counts = np.empty(parts, dtype=np.int64)
-        loops.number_parts(columns, listed, counts, known, found, local)
-        if parts == 1:
-            firsts, offsets = np.zeros(0, dtype=np.int64), counts
-        else:
-            numbers = np.empty(edges, dtype=np.int32)
-            twins = np.empty(edges, dtype=np.int64)
-            firsts = np.empty((parts - 1) * loops.RUNS, dtype=np.int64)
-            loops.find_twins(twins, numbers, firsts, listed, counts, known, local)
-            offsets = counts[0] + np.cumsum(firsts)
-        nodes = _grown(nodes, offsets[-1])
-        new = nodes[known:]
-        new[: counts[0]] = listed[: counts[0]]
-        if parts > 1:
-            loops.number_firsts(new, numbers, offsets - firsts, twins, listed, counts, known)
-            if parts > 2:  # the twins of the second are in the first
-                loops.number_twins(numbers, twins, counts)
-            loops.renumber(columns, numbers, counts, known)
-        return nodes
-
-
-def _grown(array: NDArray[Any], more: int) -> NDArray[Any]:
-    """A longer array that begins with this one."""
-    longer = np.empty(len(array) + more, dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer

@@ -14,21 +14,22 @@ LEAST_BYTES = 1 << 26
 """Smaller arrays are soon in memory as a whole, however they are read."""
 
 
-def advise(array: Tensor, order: Literal["rows", "all"]) -> None:
+def advise(array: Tensor, order: Literal["rows", "all"]) -> bool:
     """Say whether some rows of an array will be read, here and there, or all in their order.
 
     Otherwise the system reads far around every row of a memory-mapped array that is not in memory:
     rows of 4 kB of a batch would cost thirty times their size. It is no more than advice, and means
-    nothing for memory that no file backs.
+    nothing for memory that no file backs. Small arrays are left alone: then it returns False.
     """
     call = _madvise()
     if call is None or array.layout is not torch.strided or not array.is_cpu:
-        return
+        return False
     if array.nbytes < LEAST_BYTES or not array.is_contiguous():
-        return
+        return False
     first = array.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
     size = array.data_ptr() + array.nbytes - first
     call(first, size, mmap.MADV_RANDOM if order == "rows" else mmap.MADV_NORMAL)
+    return True
 
 
 @cache

@@ -93,6 +93,19 @@ def test_what_is_given_wins_and_the_method_stays():
     assert auto.chosen(result, load_dataset(graph()), None, Silent()) is result
 
 
+def test_mini_batches_take_as_many_steps_in_fewer_epochs():
+    full = chosen(Config(data={"split": "random-fractions"}), graph()).train
+    labelled = int(load_dataset(graph(), split="random-fractions").split.train.sum())
+    for steps in (1, 4, labelled):
+        size = -(-labelled // steps)
+        batches = chosen(
+            Config(data={"split": "random-fractions"}, train={"batch_size": size}), graph()
+        ).train
+        assert batches.epochs == max(20, -(-full.epochs // steps))
+        assert batches.patience == max(5, -(-full.patience // steps))
+        assert batches.evaluate_every == -(-10 // steps)
+
+
 def test_every_method_gets_settings_that_build_a_network():
     dataset = load_dataset(graph(), split="random-fractions")
     traits = traits_of(dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +79,7 @@ def reproduce(
         list[Path] | None,
         typer.Option(
             help="For trust, calibration, sets, worth and ood with the recipe auto: an .npz file "
-            "of your own, as well; may be repeated."
+            "of your own, as well; may be repeated. --dataset takes its name, too."
         ),
     ] = None,
     quick: Annotated[
@@ -128,11 +129,12 @@ def reproduce(
         group=runs_per_task,
         slurm=slurm,
     )
+    files = [str(expanded(one).resolve()) for one in file or ()]
     request = experiments.Request(
         recipe=recipe,
-        files=[str(expanded(one).resolve()) for one in file or ()],
+        files=files,
         runs=runs,
-        datasets=[_dataset(name) for name in dataset or ()],
+        datasets=[_dataset(name, files) for name in dataset or ()],
         methods=[_method(name) for name in method or ()],
         factors=factor or (),
         quick=quick,
@@ -155,10 +157,16 @@ def reproduce(
         raise ValueError(str(error)) from error
 
 
-def _dataset(name: str) -> str:
+def _dataset(name: str, files: Sequence[str]) -> str:
+    from graphdrop.experiments.recipe import graph_name  # noqa: PLC0415 - loads torch
+
+    of_files = {graph_name(file): file for file in files}
+    if name in of_files:
+        return of_files[name]
     source = find_source(name)
     if source is None:
-        raise ValueError(f"--dataset is {name!r}: give one of {', '.join(SOURCES)}")
+        known = ", ".join([*SOURCES, *of_files])
+        raise ValueError(f"--dataset is {name!r}: give one of {known}, or a graph of --file")
     return source.name
 
 

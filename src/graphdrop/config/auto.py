@@ -7,8 +7,10 @@ found on validation nodes; docs/trust.md says on which graphs and how.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from math import ceil
+from typing import Any, Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
 
@@ -154,6 +156,23 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
     if method in PER_EDGE:
         chosen.append(PER_EDGE_SETTINGS)
     return merged(*chosen)
+
+
+FEWEST_EPOCHS, LEAST_PATIENCE = 20, 5
+"""Of mini-batches, however many there are in an epoch."""
+STEPS_TO_EVALUATION = 10
+
+
+def of_batches(train: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """The epochs, patience and evaluations of training if an epoch has so many steps.
+
+    A full batch is one step. Mini-batches take about as many steps in all, in fewer epochs.
+    """
+    return {
+        "epochs": max(FEWEST_EPOCHS, ceil(train["epochs"] / steps)),
+        "patience": max(LEAST_PATIENCE, ceil(train["patience"] / steps)),
+        "evaluate_every": ceil(STEPS_TO_EVALUATION / steps),
+    }
 
 
 DESCRIPTIONS: dict[Way, str] = {

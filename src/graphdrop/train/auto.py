@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from graphdrop.config import Config
-from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, ways
+from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, of_batches, ways
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset
@@ -106,4 +108,7 @@ def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Set
     width = config.model.hidden if own_width else settings["model"]["hidden"]
     limit = width if config.model.architecture == "gcn" else min(width, traits.classes)
     settings["model"]["blocks"] = min(settings["model"]["blocks"], limit)
+    if config.train.batch_size:
+        steps = ceil(traits.train_nodes / config.train.batch_size)
+        settings["train"] |= of_batches(settings["train"], max(1, steps))
     return {n: part for n, part in settings.items() if not (own and n in ("model", "data"))}

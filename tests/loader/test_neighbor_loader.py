@@ -81,19 +81,18 @@ def test_samples_do_not_depend_on_the_number_of_threads() -> None:
 def test_parts_of_the_edges_are_numbered_as_one(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_numbers, "EDGES_OF_PART", 1)
     monkeypatch.setattr(node_numbers.numba, "get_num_threads", lambda: parts)
-    # the fourth batch finds no values left, and begins with the lowest again
-    monkeypatch.setattr(node_numbers, "LARGEST", 12_000)
+    # the last batch finds no values left, and begins with the lowest again
+    monkeypatch.setattr(node_numbers, "LARGEST", 1500)
     generator, numbers = np.random.default_rng(parts), NodeNumbers(700)
     for edges in (0, 1, 5, 4000, 4000):
         seeds = generator.permutation(700)[:10]
         numbers.begin(seeds)
         nodes = seeds
-        for _hop in range(2):
+        for hop in range(2):
             found = generator.integers(0, 700, edges).astype(np.int32)
             columns, known = np.empty(edges, dtype=np.int32), nodes
-            nodes = numbers.number(columns, found, known)
+            nodes = numbers.number(columns, found, known, last=hop == 1)
             np.testing.assert_array_equal(nodes, np.concatenate([known, _named(found, known)]))
             np.testing.assert_array_equal(nodes[columns], found)
 

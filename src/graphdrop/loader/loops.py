@@ -23,8 +23,6 @@ AHEAD, LAG = 16, 64
 RUNS = 64
 """Runs of the edges of a part, which threads take one after another."""
 ONE_LINE = (0,)
-FIRST, TWIN = -1, -2
-"""In place of a number: no earlier part lists the node; ``TWIN - j``: one does, at the place j."""
 _U32 = np.uint64(32)
 
 
@@ -224,33 +222,29 @@ def take_edges(  # noqa: PLR0912 - one way of choosing edges after another
 
 @compiled
 def number_parts(
-    columns: Any, listed: Any, counts: Any, known: Any, found: Any, local: Any, bases: Any
+    columns: Any, listed: Any, counts: Any, known: Any, found: Any, local: Any, base: Any
 ) -> None:
     """Number the sources of edges, each part of the edges in its own row of ``local``.
 
     Args:
-        columns: out, the number of each edge's source: in the first part the final one, in the
-            others the place among those that the part lists.
-        listed: out, from the place of a part's first edge on, the nodes that its row of ``local``
-            had no number for.
+        columns: out, the number of each edge's source, within its part if it is new.
+        listed: out, the new nodes of each part from the place of its first edge on.
         counts: out, how many there are.
-        known: numbers below this one are given already, in the first row of ``local``.
+        known: numbers below this one are those of all parts; new ones begin here.
         found: the source of each edge.
-        local: ``[parts, nodes]``, the number of each node plus the base of the row; less than the
-            base for none.
-        bases: of the rows.
+        local: ``[parts, nodes]``, the number of each node plus the base; less than it for none.
+        base: of this batch.
     """
     parts, edges = counts.size, found.size
     for part in prange(parts):
         begin, end = part * edges // parts, (part + 1) * edges // parts
-        base, new = bases[part], begin
-        shift = base - begin + (known if part == 0 else 0)
+        new = begin
         for edge in range(begin, end):
             prefetch(local[part], np.intp(found[min(edge + AHEAD, edges - 1)]), ONE_LINE)
             node = found[edge]
             number = local[part, node]
             listed[new] = node  # no branch, which would be mispredicted half of the time
-            next_number = np.int32(shift + new)
+            next_number = np.int32(base + known + new - begin)
             new += number < base
             number = next_number if number < base else number
             local[part, node] = number
@@ -260,89 +254,93 @@ def number_parts(
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _run_of(task: Any, edges: Any, counts: Any) -> Any:
-    """A part, and a run of the nodes that it lists."""
+    """Of the parts but the first: a part, where its edges begin, and a run of its new nodes."""
     parts = counts.size
-    part, run = task // RUNS, task % RUNS
+    part, run = 1 + task // RUNS, task % RUNS
     begin = part * edges // parts
     return part, begin + run * counts[part] // RUNS, begin + (run + 1) * counts[part] // RUNS
 
 
 @compiled
-def find_twins(numbers: Any, firsts: Any, listed: Any, counts: Any, local: Any, bases: Any) -> None:
-    """``numbers[i]``: the number of a listed node in the first row, if it has one there.
+def find_twins(
+    twins: Any,
+    numbers: Any,
+    firsts: Any,
+    listed: Any,
+    counts: Any,
+    known: Any,
+    local: Any,
+    base: Any,
+) -> None:
+    """``twins[i]``: the place in ``listed`` of a node that an earlier part lists, too; -1 for none.
 
-    Else ``TWIN - j`` for the place ``j`` where an earlier part lists it, or ``FIRST`` if none does.
-    ``firsts[run]`` counts the last kind, and all nodes that the first part lists.
+    The number of a twin in the first part is known. ``firsts[run]`` is the number of nodes without
+    a twin in each run of the other parts.
     """
     parts, edges = counts.size, listed.size
-    for task in prange(parts * RUNS):
+    for task in prange((parts - 1) * RUNS):
         part, first, last = _run_of(task, edges, counts)
-        total = last - first
-        for i in range(first, last if part else first):
+        total = 0
+        for i in range(first, last):
             prefetch(local[0], np.intp(listed[min(i + AHEAD, last - 1)]), ONE_LINE)
-            node = listed[i]
-            number = local[0, node] - bases[0]
-            if number < 0:
-                number = FIRST
-                for earlier in range(1, part):
-                    place = local[earlier, node] - bases[earlier]
-                    if place >= 0:
-                        number = TWIN - earlier * edges // parts - place
-                        break
-            numbers[i] = number
-            total -= number != FIRST
+            twin = np.int64(-1)
+            for earlier in range(part):
+                number = local[earlier, listed[i]] - base
+                if number >= 0:
+                    twin = earlier * edges // parts + number - known
+                    numbers[i] = number
+                    break
+            twins[i] = twin
+            total += 1 if twin < 0 else 0
         firsts[task] = total
 
 
 @compiled
 def number_firsts(
-    new: Any,
-    numbers: Any,
-    offsets: Any,
-    listed: Any,
-    counts: Any,
-    known: Any,
-    local: Any,
-    bases: Any,
+    new: Any, numbers: Any, offsets: Any, twins: Any, listed: Any, counts: Any, known: Any
 ) -> None:
-    """Number nodes that no earlier part lists in their order, in the first row too; ``new`` are
-    their ids."""
-    edges = listed.size
-    for task in prange(counts.size * RUNS):
-        part, first, last = _run_of(task, edges, counts)
-        place = offsets[task]
+    """Number nodes without a twin from ``known`` on, in their order; ``new`` are their ids."""
+    parts, edges = counts.size, listed.size
+    for task in prange((parts - 1) * RUNS):
+        _part, first, last = _run_of(task, edges, counts)
+        number = offsets[task]
         for i in range(first, last):
-            if part == 0:
-                new[place] = listed[i]
-                place += 1
-            elif numbers[i] == FIRST:
-                new[place] = listed[i]
-                numbers[i] = known + place
-                local[0, listed[i]] = bases[0] + known + place
-                place += 1
+            if twins[i] < 0:
+                new[number] = listed[i]
+                numbers[i] = known + number
+                number += 1
 
 
 @compiled
-def number_twins(numbers: Any, counts: Any) -> None:
-    """A node has the number that it was given in the part that lists it first."""
-    edges = numbers.size
-    for task in prange(counts.size * RUNS):
-        part, first, last = _run_of(task, edges, counts)
-        for i in range(first, last if part else first):
-            if numbers[i] <= TWIN:
-                numbers[i] = numbers[TWIN - numbers[i]]
+def number_twins(numbers: Any, twins: Any, counts: Any) -> None:
+    """The number of a twin in another part than the first is the one it was given there."""
+    parts, edges = counts.size, twins.size
+    for task in prange((parts - 1) * RUNS):
+        _part, first, last = _run_of(task, edges, counts)
+        for i in range(first, last):
+            if twins[i] >= edges // parts:
+                numbers[i] = numbers[twins[i]]
 
 
 @compiled
-def renumber(columns: Any, numbers: Any, counts: Any) -> None:
-    """From places among the nodes that a part lists to their numbers; the first part has them."""
+def renumber(columns: Any, numbers: Any, counts: Any, known: Any) -> None:
+    """From numbers within a part to those of all; the first part has them already."""
     parts, edges = counts.size, columns.size
     for task in prange((parts - 1) * RUNS):
         part, run = 1 + task // RUNS, task % RUNS
         begin = part * edges // parts
         length = (part + 1) * edges // parts - begin
         for edge in range(begin + run * length // RUNS, begin + (run + 1) * length // RUNS):
-            columns[edge] = numbers[begin + columns[edge]]
+            if columns[edge] >= known:
+                columns[edge] = numbers[begin + columns[edge] - known]
+
+
+@compiled
+def remember(local: Any, nodes: Any, number: Any) -> None:
+    """Give nodes the numbers from this one on, in every part."""
+    for part in prange(local.shape[0]):
+        for i in range(nodes.size):
+            local[part, nodes[i]] = number + i
 
 
 @compiled

@@ -84,14 +84,14 @@ class NeighborSampler:
     def _sample(self, seeds: NDArray[Any], seed: int, step: int) -> SampledEdges:
         self._numbers.begin(seeds)
         nodes, hop_nodes, hop_edges = seeds, [len(seeds)], list[int]()
-        degrees = [np.zeros(1, dtype=np.int64)]
+        degrees, last = [np.zeros(1, dtype=np.int64)], len(self.fan_outs) - 1
         columns, positions = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
         for hop, fan_out in enumerate(self.fan_outs):
             key = stream_key(seed, step, SAMPLING_STREAM + hop).tolist()
             rows, edges = nodes[len(nodes) - hop_nodes[-1] :], len(positions)
             counts, positions, found = self._rows(positions, rows, fan_out, key)
             columns, known = grown(columns, len(found)), len(nodes)
-            nodes = self._numbers.number(columns[edges:], found, nodes)
+            nodes = self._numbers.number(columns[edges:], found, nodes, last=hop == last)
             hop_nodes.append(len(nodes) - known)
             hop_edges.append(len(found))
             degrees.append(counts)

@@ -42,6 +42,17 @@ socket.socket.connect = _network.guarded(socket.socket.connect)  # type: ignore[
 socket.socket.connect_ex = _network.guarded(socket.socket.connect_ex)  # type: ignore[method-assign]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each process begins with a run of files, so that fewer fixtures and kernels are made twice.
+
+    The last tests are handed over by whoever has some left.
+    """
+    from xdist.scheduler import WorkStealingScheduling  # noqa: PLC0415 - xdist may be missing
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _network.allowed = item.get_closest_marker("network") is not None
 

@@ -13,8 +13,8 @@ from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
 
 LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
-# one vector of 16 floats or two: each width is compiled anew
-FEATURES = (1, 7, 16, 33)
+FEATURES = (1, 7, 16)
+"""All in one vector of 16 floats: each number of vectors is compiled anew."""
 
 
 def laid_out(tensor: Tensor, layout: str) -> Tensor:

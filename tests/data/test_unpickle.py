@@ -94,12 +94,12 @@ def test_a_hostile_pickle_does_run_under_plain_pickle(hostile):
     assert trace.exists()
 
 
-@pytest.mark.parametrize("read", READERS)
-def test_a_hostile_pickle_is_refused_and_nothing_runs(hostile, read):
+def test_a_hostile_pickle_is_refused_and_nothing_runs(hostile):
     raw, trace = hostile
-    with pytest.raises(ValueError, match=r"ind.x is not a Planetoid file.*nothing in it was run"):
-        read(raw, "ind.x")
-    assert not trace.exists()
+    for read in READERS:
+        with pytest.raises(ValueError, match=r"ind.x is not a Planetoid.*nothing in it was run"):
+            read(raw, "ind.x")
+        assert not trace.exists()
 
 
 def test_the_whitelist_is_what_holds_a_hostile_pickle_back(tmp_path, monkeypatch):

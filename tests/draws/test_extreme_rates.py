@@ -40,12 +40,12 @@ def every_multiplier(kind: Kind, keep_logit: Tensor, temperature: float = 0.67) 
     return multipliers(EVERY_DRAW, described, keep_logit, torch.float64)
 
 
-@pytest.mark.parametrize("keep", [*KEEPS, *TOO_LOW])
-def test_the_represented_keep_is_the_share_of_draws_that_are_kept(keep: float) -> None:
-    share = every_multiplier(Kind.HARD, logit_of(keep)).mean()
-    assert float(represented_keep(logit_of(keep))) == float(share)
-    assert abs(float(share) - keep) <= 2.0**-17
-    assert (float(share) == 0.0) == (keep in TOO_LOW)
+def test_the_represented_keep_is_the_share_of_draws_that_are_kept() -> None:
+    for keep in (*KEEPS, *TOO_LOW):
+        share = every_multiplier(Kind.HARD, logit_of(keep)).mean()
+        assert float(represented_keep(logit_of(keep))) == float(share)
+        assert abs(float(share) - keep) <= 2.0**-17
+        assert (float(share) == 0.0) == (keep in TOO_LOW)
 
 
 def test_many_keeps_are_represented_as_each_of_them_is() -> None:
@@ -61,12 +61,12 @@ def test_the_represented_keep_has_the_gradient_of_the_nominal_one() -> None:
     assert torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("keep", KEEPS)
-def test_a_rescaled_hard_mask_has_an_expectation_of_one(keep: float) -> None:
-    factor = rescale_factor(mask(Kind.HARD, logit_of(keep)))
-    rescaled = every_multiplier(Kind.HARD, logit_of(keep)) * factor
-    exact = 1e-12 if keep < NOMINAL_KEEP else 2.0**-11
-    assert float(rescaled.mean()) == pytest.approx(1.0, rel=exact)
+def test_a_rescaled_hard_mask_has_an_expectation_of_one() -> None:
+    for keep in KEEPS:
+        factor = rescale_factor(mask(Kind.HARD, logit_of(keep)))
+        rescaled = every_multiplier(Kind.HARD, logit_of(keep)) * factor
+        exact = 1e-12 if keep < NOMINAL_KEEP else 2.0**-11
+        assert float(rescaled.mean()) == pytest.approx(1.0, rel=exact)
 
 
 @pytest.mark.parametrize("keep", TOO_LOW)
@@ -97,9 +97,9 @@ def exact(keep_logit: float, temperature: float) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("keep", "temperature"),
     [
-        *[(0.999, 0.05), (0.001, 0.05), (0.95, 0.02), (0.5, 0.002), (0.9999, 0.67), (1e-4, 1.0)],
-        *[(0.05, 0.1), (0.95, 0.1), (0.5, 0.67), (0.95, 1.0), (0.998, 0.67), (0.998, 0.5)],
-        *[(0.9990, 1.0), (0.99918, 1.2), (0.99877, 0.8), (0.99951, 2.0), (0.9902, 0.1)],
+        *[(0.999, 0.05), (0.001, 0.05), (0.5, 0.002), (1e-4, 1.0)],
+        *[(0.05, 0.1), (0.5, 0.67), (0.998, 0.5)],
+        *[(0.9990, 1.0), (0.99951, 2.0), (0.9902, 0.1)],
     ],
 )
 def test_means_and_slopes_over_all_draws_are_within_a_thousandth_of_the_exact_ones(
@@ -141,8 +141,9 @@ def test_a_certain_mask_is_zero_or_one_at_every_draw(sign: float) -> None:
     assert torch.equal(z, torch.full_like(z, float(sign > 0.0)))
 
 
-@pytest.mark.parametrize("temperature", [0.1, 0.3, 0.67, 1.0])
-@pytest.mark.parametrize("keep", [0.05, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize(
+    ("keep", "temperature"), [(0.05, 0.1), (0.2, 0.67), (0.5, 1.0), (0.95, 0.3)]
+)
 def test_ordinary_masks_read_the_top_twelve_bits(keep: float, temperature: float) -> None:
     logit = logit_of(keep).float()
     found = multipliers(EVERY_DRAW, mask(Kind.CONCRETE, logit, temperature), logit)

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from contracts import patience
 from contracts.cluster_jobs import wait_until
 from graphdrop.config import settle
+from graphdrop.executors import Event
+from graphdrop.executors.groups import Task
 from graphdrop.executors.ray_tasks import RayExecutor
 from graphdrop.experiments import Store
 from graphdrop.experiments.keys import run_key
@@ -119,6 +122,41 @@ def test_seeds_stop_at_sigterm_with_their_state_and_nothing_goes_on_or_listens(t
     assert heard
     assert heard <= LOOPBACK
     wait_until(lambda: not processes_with(word), "the end of Ray's processes")
+
+
+def test_a_task_that_lost_its_worker_can_be_done_again_and_one_that_raised_cannot():
+    """What becomes of it is for `test_groups.py`; on real nodes, for `test_ray_kills.py`."""
+
+    class RayError(Exception):
+        pass
+
+    class RayTaskError(RayError):
+        pass
+
+    def get(item):
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    executor = RayExecutor("auto")
+    executor._ray = SimpleNamespace(
+        wait=lambda handles, **_: (handles, []),
+        get=get,
+        exceptions=SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError),
+    )
+    streams = {
+        "killed": [Event("1", "finished", 5), RayError("the node\ndied")],
+        "raised": [RayTaskError("division by zero")],
+        "ended": [],
+    }
+    tasks = {name: Task({"1": None, "2": None}, iter(items)) for name, items in streams.items()}
+    heard = [event for _ in range(2) for event in executor.poll([tasks["killed"]], 0.0)]
+    assert [(event.key, event.what) for _, event in heard] == [("1", "finished")]
+    assert (tasks["killed"].over, tasks["killed"].lost) == (True, "the node died")
+    failed = [event for _, event in executor.poll([tasks["raised"], tasks["ended"]], 0.0)]
+    assert [(event.key, event.what) for event in failed] == [("1", "failed"), ("2", "failed")]
+    assert "division by zero" in str(failed[0].value)
+    assert all(tasks[name].over and not tasks[name].lost for name in ("raised", "ended"))
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):

@@ -52,6 +52,7 @@ def stored(store: Store) -> list[int]:
     return sorted(record["seed"] for record in Store(store.folder).records().values())
 
 
+@pytest.mark.slow
 def test_killed_workers_nodes_and_drivers_lose_nothing_and_repeat_nothing(tmp_path, cluster):
     address, second = cluster
     store = Store(tmp_path / "results")

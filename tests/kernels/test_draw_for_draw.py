@@ -53,8 +53,7 @@ def fused_mask(graph: Graph, mask: Mask, features: int, *, backward: bool = Fals
     return read
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("features", [7, 33])
+@pytest.mark.parametrize(("features", "backward"), [(7, False), (33, True)])
 @pytest.mark.parametrize("name", MASKS)
 def test_hard_masks_are_the_same_bits(name: str, features: int, backward: bool) -> None:
     mask = MASKS[name]

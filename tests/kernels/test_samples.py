@@ -32,7 +32,7 @@ def test_samples_drawn_together_have_the_bits_of_each_alone(
     kind: Kind, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = Graph.from_edge_index(power_law_edges(300, 2000), 300).rows(torch.arange(7, 290))
-    x, bias, masks = normal(graph.num_src, 20), normal(20, seed=1), masks_of(kind, **options)
+    x, bias, masks = normal(graph.num_src, 7), normal(7, seed=1), masks_of(kind, **options)
     alone = [torch.relu(aggregate(graph, x, mask) + bias) for mask in masks]
     monkeypatch.delattr(samples, "aggregate")  # so that they do go together
     together = aggregate_samples(graph, [x] * 3, masks, rectified_with=bias)

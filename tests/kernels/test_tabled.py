@@ -15,7 +15,7 @@ from graphdrop.kernels import reference as plain
 
 NODES = 40
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 300), NODES)
-CHANNELS = {"one": (20, 1), "even": (64, 2), "lanes": (20, 3), "each": (40, None)}
+CHANNELS = {"one": (7, 1), "even": (64, 2), "lanes": (7, 3), "each": (7, None)}
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "antithetic": {"antithetic": True},
@@ -45,8 +45,17 @@ def passes(graph: Graph, x: Tensor, mask: Mask, gradient: Tensor, backend: str) 
     return [value.detach(), *gradients]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    ("channel", "options"),
+    [
+        *((channel, "plain") for channel in CHANNELS),
+        *(("lanes", options) for options in OPTIONS if options != "plain"),
+        ("one", "antithetic"),
+        ("each", "symmetric"),
+        ("even", "source"),
+        ("each", "before"),
+    ],
+)
 def test_the_fused_kernel_computes_what_the_reference_computes(channel: str, options: str) -> None:
     features, blocks = CHANNELS[channel]
     mask = masked(table(16 if options == "antithetic" else 12), blocks=blocks, **OPTIONS[options])
@@ -86,7 +95,7 @@ def test_the_reference_in_many_runs_of_edges_has_the_same_gradients() -> None:
 
 def test_the_gradients_are_the_same_bits_on_any_number_of_threads() -> None:
     graph = Graph.from_edge_index(power_law_edges(3000, 20000), 3000)
-    x, gradient = normal(3000, 20), normal(3000, 20, seed=1)
+    x, gradient = normal(3000, 7), normal(3000, 7, seed=1)
     mask = masked(table(), blocks=2)
     threads, both = torch.get_num_threads(), []
     try:
@@ -101,7 +110,7 @@ def test_the_gradients_are_the_same_bits_on_any_number_of_threads() -> None:
 def test_samples_with_tables_drawn_together_have_the_bits_of_each_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    x = normal(NODES, 20)
+    x = normal(NODES, 7)
     masks = [
         replace(masked(table(bits, seed)), key=stream_key(1, sample=seed))
         for seed, bits in ((1, 12), (2, 16), (3, 12))

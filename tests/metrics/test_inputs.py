@@ -57,19 +57,13 @@ BAD_LABELS = {
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("kind", BAD_PROBABILITIES)
-def test_bad_probabilities_are_named(measure, kind):
-    probabilities, message = BAD_PROBABILITIES[kind]
-    with pytest.raises(ValueError, match=f"^probabilities .*{message}"):
-        MEASURES[measure](probabilities, LABELS)
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("kind", BAD_LABELS)
-def test_bad_labels_are_named(measure, kind):
-    labels, message = BAD_LABELS[kind]
-    with pytest.raises(ValueError, match=f"^labels .*{message}"):
-        MEASURES[measure](GOOD, labels)
+def test_bad_probabilities_and_labels_are_named(measure):
+    for probabilities, message in BAD_PROBABILITIES.values():
+        with pytest.raises(ValueError, match=f"^probabilities .*{message}"):
+            MEASURES[measure](probabilities, LABELS)
+    for labels, message in BAD_LABELS.values():
+        with pytest.raises(ValueError, match=f"^labels .*{message}"):
+            MEASURES[measure](GOOD, labels)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

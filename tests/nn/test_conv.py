@@ -52,8 +52,7 @@ def drawn(sampler: Sampler | None) -> Draw:
 
 
 @samplers
-@pytest.mark.parametrize("mean", [False, True], ids=["drawn", "mean"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(("mean", "sparse"), [(False, False), (False, True), (True, True)], ids=str)
 def test_both_orders_of_work_agree_on_dense_and_sparse_input(
     sampler: Sampler | None, mean: bool, sparse: bool
 ) -> None:
@@ -168,9 +167,15 @@ def test_glorot_weights_are_uniform_in_their_bound_and_biases_zero() -> None:
     assert not bool(layer.bias.any())
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize(
-    ("name", "products"), [("one block", 1), ("dropedge", 1), ("two blocks", 6), ("dropout", 3)]
+    ("name", "products", "sparse"),
+    [
+        ("one block", 1, False),
+        ("dropedge", 1, True),
+        ("two blocks", 6, False),
+        ("dropout", 3, True),
+        ("dropout", 3, False),
+    ],
 )
 def test_samples_share_the_product_that_no_mask_touches(
     name: str, products: int, sparse: bool, monkeypatch: pytest.MonkeyPatch

@@ -82,10 +82,14 @@ def test_columns_can_be_selected(first: int, last: int) -> None:
     assert torch.equal(dense(columns), x[:, first:last])
 
 
-@pytest.mark.parametrize("nodes", [None, torch.tensor([9, 4, 0, 3, 70_000, 1, 2])])
 @pytest.mark.parametrize(
-    "draw",
-    [None, Draw(1, 2), Draw(1, 2).opposite(), Draw(1, 2, temperature=0.67)],
+    ("draw", "nodes"),
+    [
+        (None, None),
+        (Draw(1, 2), torch.tensor([9, 4, 0, 3, 70_000, 1, 2])),
+        (Draw(1, 2).opposite(), None),
+        (Draw(1, 2, temperature=0.67), torch.tensor([9, 4, 0, 3, 70_000, 1, 2])),
+    ],
     ids=["mean", "hard", "opposite", "relaxed"],
 )
 def test_dropout_draws_the_same_for_sparse_and_dense_input(
@@ -122,15 +126,12 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
 
 @csr_is_young
 @pytest.mark.parametrize(
-    "form", [Tensor.to_sparse, Tensor.to_sparse_csr, SparseFeatures.from_tensor]
-)
-@pytest.mark.parametrize(
-    ("sampler", "dropout"),
+    ("sampler", "dropout", "form"),
     [
-        (None, 0.5),
-        (DropOut(FixedRate(keep=0.6)), 0.0),
-        (DropOut(BetaBernoulliRate()), 0.5),
-        (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5),
+        (None, 0.5, Tensor.to_sparse),
+        (DropOut(FixedRate(keep=0.6)), 0.0, Tensor.to_sparse_csr),
+        (DropOut(BetaBernoulliRate()), 0.5, SparseFeatures.from_tensor),
+        (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5, Tensor.to_sparse),
     ],
     ids=["dropout", "sampler", "learned", "blocks"],
 )

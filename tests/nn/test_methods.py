@@ -49,20 +49,20 @@ def test_every_name_is_known_and_none_besides():
     assert set(METHODS) == set(Method) == set(MEANING)
 
 
-@pytest.mark.parametrize("method", MEANING)
-def test_a_name_means_its_sampler_its_rate_and_its_estimator(method):
-    sampler, rate, how = MEANING[method]
-    for layer in build(method).layers:
-        assert type(layer.sampler) is (sampler or type(None))
-        if sampler:
-            assert type(layer.sampler.rate) is rate
-    assert type(estimator(settings_of(method))) is (how or type(None))
+def test_a_name_means_its_sampler_its_rate_and_its_estimator():
+    for method, (sampler, rate, how) in MEANING.items():
+        for layer in build(method).layers:
+            assert type(layer.sampler) is (sampler or type(None)), method
+            if sampler:
+                assert type(layer.sampler.rate) is rate, method
+        assert type(estimator(settings_of(method))) is (how or type(None)), method
 
 
-@pytest.mark.parametrize("method", MEANING)
-def test_dropout_is_in_the_methods_that_are_named_for_it(method):
-    rates = [layer.dropout and 1.0 - layer.dropout.rate.mean() for layer in build(method).layers]
-    assert rates == ([0.5] * 3 if "DO" in method.split("-") else [None] * 3)
+def test_dropout_is_in_the_methods_that_are_named_for_it():
+    for method in MEANING:
+        dropouts = [layer.dropout for layer in build(method).layers]
+        rates = [dropout and 1.0 - dropout.rate.mean() for dropout in dropouts]
+        assert rates == ([0.5] * 3 if "DO" in method.split("-") else [None] * 3), method
 
 
 @pytest.mark.parametrize("method", MEANING)
@@ -196,14 +196,15 @@ def test_an_unknown_name_gets_the_list_of_names():
     assert all(method in str(raised.value) for method in METHODS)
 
 
-@pytest.mark.parametrize("method", MEANING)
-def test_a_rate_for_every_mask_takes_a_posterior_of_the_layer(method):
-    if MEANING[method][1] is BetaBernoulliRate and not find(method).local:
-        build(method, rate_draw="mask")
-        return
-    reason = "a rate for every edge" if find(method).local else "has no rate to draw"
-    with pytest.raises(ValueError, match=rf"model\.rate_draw is \"mask\", but {method} .*{reason}"):
-        build(method, rate_draw="mask")
+def test_a_rate_for_every_mask_takes_a_posterior_of_the_layer():
+    for method in MEANING:
+        if MEANING[method][1] is BetaBernoulliRate and not find(method).local:
+            build(method, rate_draw="mask")
+            continue
+        reason = "a rate for every edge" if find(method).local else "has no rate to draw"
+        wanted = rf"model\.rate_draw is \"mask\", but {method} .*{reason}"
+        with pytest.raises(ValueError, match=wanted):
+            build(method, rate_draw="mask")
 
 
 @pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])

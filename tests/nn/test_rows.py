@@ -54,9 +54,7 @@ def results(model: GCN, x: Tensor, rows: Tensor | None, draw: Draw | None) -> li
 
 @samplers
 # Only the first layer reads sparse input; from the third on, layers in the middle are alike.
-@pytest.mark.parametrize(
-    ("layers", "sparse"), [(1, False), (1, True), (2, True), (3, False)], ids=str
-)
+@pytest.mark.parametrize(("layers", "sparse"), [(1, True), (3, False)], ids=str)
 def test_rows_are_those_of_the_whole_computation(
     sampler: Sampler | None, dropout: float, layers: int, sparse: bool
 ) -> None:
@@ -78,14 +76,11 @@ def test_rows_are_those_of_the_whole_expectation(sampler: Sampler | None, dropou
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("layers", [2, 4])
 @pytest.mark.parametrize("name", ["none", "dropedge and dropout", "blocks", "per feature before"])
 @pytest.mark.parametrize("residual", [True, "initial"])
-def test_rows_with_residuals_are_those_of_the_whole_computation(
-    residual: Any, name: str, layers: int
-) -> None:
+def test_rows_with_residuals_are_those_of_the_whole_computation(residual: Any, name: str) -> None:
     sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, FEATURES, layers, OUTPUTS, sampler, dropout=dropout, residual=residual)
+    model = GCN(FEATURES, FEATURES, 4, OUTPUTS, sampler, dropout=dropout, residual=residual)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)

@@ -88,10 +88,6 @@ class TestGraphDropConnectWithTwoBlocks(SamplerContract):
         return place.connection, block_of(place.feature, self.blocks)
 
 
-class TestGraphDropConnectWithThreeBlocks(TestGraphDropConnectWithTwoBlocks):
-    blocks = 3
-
-
 class TestGraphDropConnectPerFeature(SamplerContract):
     def sampler(self, rate: Rate) -> Sampler:
         return GraphDropConnect(rate, blocks=None)

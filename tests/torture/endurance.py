@@ -2,9 +2,12 @@
 
 Memory, threads and open files are counted after the first tenth, when caches are filled, and at the
 end. Memory is the smallest of several readings: what the allocator holds for a moment is no growth.
+Beside the resident bytes stand what tells a leak from the allocator: the objects of Python that the
+garbage collector knows, its small blocks, and the bytes that malloc has given out.
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -12,7 +15,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -21,6 +26,8 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.train.progress import Silent
 
 METHODS = ("GCN-BBGDC", "GCN-DO", "GCN-DE", "GAT-BBGDC")
+READINGS = 10
+"""Between the first count and the last, both included."""
 
 
 def one(number: int, folder: Path) -> None:
@@ -44,8 +51,31 @@ def one(number: int, folder: Path) -> None:
         path.unlink()
 
 
+class _Mallinfo(ctypes.Structure):
+    """What glibc's mallinfo2 tells."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def malloced() -> int:
+    """Bytes that malloc has given out and that were not freed; 0 without glibc."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return 0
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)
+
+
 def state() -> dict[str, int]:
-    """Resident bytes, threads of Python and of the system, open files."""
+    """Resident bytes, what is alive in them, threads of Python and of the system, open files."""
     gc.collect()
     pages = []
     for _ in range(5):
@@ -53,10 +83,18 @@ def state() -> dict[str, int]:
         time.sleep(0.02)
     return {
         "kilobytes": min(pages) * os.sysconf("SC_PAGE_SIZE") // 1024,
+        "malloc_kilobytes": malloced() // 1024,
+        "python_blocks": sys.getallocatedblocks(),
+        "python_objects": len(gc.get_objects()),
         "python_threads": threading.active_count(),
         "threads": len(os.listdir("/proc/self/task")),
         "files": len(os.listdir("/proc/self/fd")),
     }
+
+
+def kinds() -> Counter[str]:
+    """How many objects there are of each type."""
+    return Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
 
 
 def main() -> None:
@@ -65,26 +103,34 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    states = []
+    states, alive = [], Counter[str]()
+    warm = max(30, options.fits // 10)
+    when = [warm + options.fits * part // (READINGS - 1) for part in range(READINGS)]
     with tempfile.TemporaryDirectory() as folder:
-        warm = max(30, options.fits // 10)
-        for number in range(options.fits + warm):
-            if number == warm:
-                states.append(state())
-            one(number, Path(folder))
-        states.append(state())
-    growth = states[1]["kilobytes"] / states[0]["kilobytes"] - 1.0
+        for number in range(options.fits + warm + 1):
+            if number in when:
+                states.append({"fits": number - warm, **state()})
+                print(json.dumps(states[-1]), flush=True)
+                alive = alive or kinds()
+            if number < options.fits + warm:
+                one(number, Path(folder))
+    first, last = states[0], states[-1]
+    growth = last["kilobytes"] / first["kilobytes"] - 1.0
     found = {
         "fits": options.fits,
-        "before": states[0],
-        "after": states[1],
+        "warm_up": warm,
+        "before": first,
+        "after": last,
         "growth": round(growth, 5),
+        "more_objects": dict((kinds() - alive).most_common(10)),
+        "readings": states,
     }
-    print(json.dumps(found))
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(found, indent=1) + "\n")
-    left = any(states[1][what] > states[0][what] for what in ("python_threads", "threads", "files"))
+    left = any(last[what] > first[what] for what in ("python_threads", "threads", "files"))
+    print(f"objects that are more: {found['more_objects']}")
+    print(f"resident memory grew by {growth:.2%} in {options.fits} fits")
     sys.exit(1 if growth >= 0.01 or left else 0)
 
 

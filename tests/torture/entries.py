@@ -14,10 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from torture import mutations, valid_files
+from torture import border, mutations, valid_files
 from torture.mutations import Mutate
 
 MUTATIONS: Mapping[str, Mutate] = {
+    "border.npz": mutations.mutated_numbers,
     "*.npz": mutations.mutated_archive,
     "*.npy": mutations.mutated_array,
     "*.csv": mutations.mutated_table,
@@ -27,6 +28,7 @@ MUTATIONS: Mapping[str, Mutate] = {
     "*.safetensors": mutations.mutated_tensors,
     "ind.*.test.index": mutations.mutated_bytes,
     "ind.*": mutations.mutated_pickle,
+    "?.ind.*": mutations.mutated_pickle,
     "*": mutations.mutated_bytes,
 }
 """How a file is changed, by its name; the first that fits."""
@@ -46,7 +48,7 @@ class Entry:
     read: Callable[[Path, Random], object]
     """Reads a sub-folder; a case ends well or in a named error."""
     share: int
-    """Of a thousand cases."""
+    """Of 1,060 cases."""
     writes: bool = False
     """Whether it may write to the sub-folder."""
     warm: int = 10
@@ -259,6 +261,7 @@ ENTRIES: Mapping[str, Entry] = {
         Entry("arrays", valid_files.arrays, read_arrays, 30),
         Entry("events", valid_files.events, read_events, 15),
         Entry("arguments", valid_files.for_commands, read_words, 10, writes=True, warm=13),
+        Entry("border", border.make, border.read, 60, writes=True, warm=2),
     )
 }
 

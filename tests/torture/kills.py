@@ -336,6 +336,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--command", action="append", choices=list(COMMANDS))
     parser.add_argument("--kills", type=int, help="of each command, in place of its own number")
+    parser.add_argument("--share", type=float, default=1.0, help="of the number of each command")
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--output", type=Path, help="a JSON file for the counts")
     options = parser.parse_args()
@@ -344,7 +345,7 @@ def main() -> None:
         world = World(Path(folder))
         try:
             for name in options.command or COMMANDS:
-                kills = options.kills or COMMANDS[name].kills
+                kills = options.kills or max(1, round(options.share * COMMANDS[name].kills))
                 kill(world, name, kills, random, partial(_kept, counts, name, options))
                 print(f"{name}: {counts[name]}", flush=True)
         finally:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import numpy as np
+
 Mutate = Callable[[bytes, Random], bytes]
 
 DEEP = 3000
@@ -414,6 +416,30 @@ def mutated_archive(raw: bytes, random: Random) -> bytes:
     with zipfile.ZipFile(stream, "w", random.choice(methods)) as archive:
         for name, content in members:
             archive.writestr(zipfile.ZipInfo(name or "empty"), content, archive.compression)
+    return stream.getvalue()
+
+
+def mutated_numbers(raw: bytes, random: Random) -> bytes:
+    """An .npz file in which one number of one array becomes another; or as any other archive."""
+    if random.random() < 0.3:
+        return mutated_archive(raw, random)
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    chosen = random.choice(sorted(members))
+    array = np.load(io.BytesIO(members[chosen])).copy()
+    flat = array.reshape(-1)
+    new = random.choice((0, 1, 2, 3, 4, 11, 12, 13, 127, -1, 2_000_000, 2**31 - 1, 0.5, math.nan))
+    if math.isnan(new) and flat.dtype.kind != "f":
+        new = 5
+    with np.errstate(all="ignore"):
+        flat[random.randrange(len(flat))] = np.asarray(new).astype(flat.dtype)
+    stream = io.BytesIO()
+    np.save(stream, array)
+    members[chosen] = stream.getvalue()
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
     return stream.getvalue()
 
 

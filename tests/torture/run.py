@@ -2,9 +2,12 @@
 
     python -m torture.run [fuzz|loader-coverage|kills|endurance|mutants|slow|coverage]...
 
-Counts go to `results/torture`. A part that fails does not stop the others.
+Counts go to `results/torture`. A part that fails does not stop the others. `--share 0.01` runs a
+hundredth of each, to see that all of it goes through: its counts go to a folder that is removed,
+and what is asked of the whole (memory, branches, killed mutants) is printed but not asked of it.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -16,6 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "torture"
+SHARE = 1.0
+"""How much of every part is run."""
+CASES, FITS, MUTANTS = 106_000, 1000, 500
 LOADERS = (
     "data/npz.py",
     "data/npz_archive.py",
@@ -42,6 +48,10 @@ COVERED_CASES = 20_000
 """Cases whose branches are counted; counting makes them slow."""
 
 
+NOTHING_CHOSEN = 5
+"""The exit code of pytest when it has run no test."""
+
+
 def python(*words: object, quiet: bool = False) -> int:
     path = f"{ROOT / 'src'}:{ROOT / 'tests'}"
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -50,19 +60,31 @@ def python(*words: object, quiet: bool = False) -> int:
     return subprocess.run(command, env=environment, cwd=ROOT, check=False, stdout=output).returncode
 
 
+def scaled(count: int, least: int = 1) -> int:
+    return max(least, round(SHARE * count))
+
+
+def asked(code: int, output: Path) -> int:
+    """The exit code, or of a share only whether it has come to its end."""
+    return code if SHARE == 1.0 else int(not output.exists())
+
+
 def fuzz() -> int:
-    return python("-m", "torture.fuzz", "--output", RESULTS / "fuzz.json")
+    words = ("--cases", scaled(CASES), "--output", RESULTS / "fuzz.json")
+    return python("-m", "torture.fuzz", *words, *(["--together"] if SHARE < 1.0 else []))
 
 
 def loader_coverage() -> int:
     """Lines and branches of the loaders that the fuzz alone reaches."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ("--cases", COVERED_CASES, "--coverage", folder)
+        words = ["--cases", scaled(COVERED_CASES), "--coverage", folder]
+        words += ["--together"] if SHARE < 1.0 else []
         code = python("-m", "torture.fuzz", *words)
         files = [f"src/graphdrop/{name}" for name in LOADERS]
-        return code or _summary(
-            Path(folder), ",".join(files), RESULTS / "loader-coverage.json", 90.0
-        )
+        output = RESULTS / "loader-coverage.json"
+        cases = scaled(COVERED_CASES)
+        wanted = _summary(Path(folder), ",".join(files), output, 90.0, cases=cases)
+        return code or asked(wanted, output)
 
 
 def coverage() -> int:
@@ -73,14 +95,22 @@ def coverage() -> int:
     """
     with tempfile.TemporaryDirectory() as folder:
         file = f"--data-file={folder}/.coverage.suite"
-        words = ("run", "--parallel-mode", file, "-m", "pytest", "-q", "-n", "0")
+        tests = ["tests/metrics"] if SHARE < 1.0 else []
+        words = ("run", "--parallel-mode", file, "-m", "pytest", "-q", "-n", "0", *tests)
         code = python("-m", "coverage", *words)
         output = RESULTS / "coverage.json"
-        return code or _summary(Path(folder), "src/graphdrop/*", output, 95.0, together=True)
+        wanted = _summary(Path(folder), "src/graphdrop/*", output, 95.0, together=True)
+        return code or asked(wanted, output)
 
 
 def _summary(
-    folder: Path, include: str, output: Path, wanted: float, *, together: bool = False
+    folder: Path,
+    include: str,
+    output: Path,
+    wanted: float,
+    *,
+    together: bool = False,
+    **more: int,
 ) -> int:
     """Counts from coverage.py's data: all modules together, and each."""
     data = f"--data-file={folder}/.coverage"
@@ -103,7 +133,7 @@ def _summary(
     branch = 100.0 * total["branches_reached"] / total["branches"]
     print(f"{line:.1f} % of {total['lines']} lines, {branch:.1f} % of {total['branches']} branches")
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"total": total, "files": files}, indent=1) + "\n")
+    output.write_text(json.dumps({**more, "total": total, "files": files}, indent=1) + "\n")
     reached = 100.0 * (total["lines_reached"] + total["branches_reached"])
     both = reached / (total["lines"] + total["branches"])
     print(f"{both:.1f} % of lines and branches together")
@@ -111,21 +141,27 @@ def _summary(
 
 
 def kills() -> int:
-    return python("-m", "torture.kills", "--output", RESULTS / "kills.json")
+    share = ("--share", SHARE) if SHARE < 1.0 else ()
+    return python("-m", "torture.kills", *share, "--output", RESULTS / "kills.json")
 
 
 def endurance() -> int:
-    return python("-m", "torture.endurance", "--output", RESULTS / "endurance.json")
+    output = RESULTS / "endurance.json"
+    words = ("--fits", scaled(FITS, 10), "--output", output)
+    return asked(python("-m", "torture.endurance", *words), output)
 
 
 def mutants() -> int:
-    return python("-m", "torture.mutants", "--output", RESULTS / "mutants.json")
+    output = RESULTS / "mutants.json"
+    words = ("--mutants", scaled(MUTANTS, 3), "--output", output)
+    return asked(python("-m", "torture.mutants", *words), output)
 
 
 def slow() -> int:
-    return python(
-        "-m", "pytest", "-q", "-n", "0", "-m", "slow", "tests/torture", "-k", "not hundred"
-    )
+    """The tests marked so, without the fuzz, which is a part of its own; of a share a few."""
+    chosen = "not hundred" if SHARE == 1.0 else "odd_graphs and isolated"
+    code = python("-m", "pytest", "-q", "-n", "0", "-m", "slow", "tests/torture", "-k", chosen)
+    return 0 if code == NOTHING_CHOSEN else code
 
 
 PARTS: dict[str, Callable[[], int]] = {
@@ -140,16 +176,23 @@ PARTS: dict[str, Callable[[], int]] = {
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(PARTS)
-    if wrong := [name for name in chosen if name not in PARTS]:
+    global RESULTS, SHARE  # noqa: PLW0603 - what all parts share
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--share", type=float, default=1.0, help="of every part, above 0")
+    options = parser.parse_args()
+    if wrong := [name for name in options.parts if name not in PARTS]:
         sys.exit(f"{wrong[0]} is no part: give some of {', '.join(PARTS)}")
+    SHARE = options.share
     failed = []
-    for name in chosen:
-        start = time.monotonic()
-        print(f"== {name}", flush=True)
-        if PARTS[name]():
-            failed.append(name)
-        print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        RESULTS = RESULTS if SHARE == 1.0 else Path(folder)
+        for name in options.parts or PARTS:
+            start = time.monotonic()
+            print(f"== {name}", flush=True)
+            if PARTS[name]():
+                failed.append(name)
+            print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 

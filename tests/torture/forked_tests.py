@@ -11,6 +11,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -124,12 +125,15 @@ class Server:
         gc.freeze()
         return found
 
-    def run(self, names: list[str], folder: Path) -> None:
+    def run(self, names: list[str], folder: Path, most_seconds: float = math.inf) -> None:
         items = [self.items[name] for name in names]
         factory = items[0].config._tmp_path_factory  # type: ignore[attr-defined]
         factory._given_basetemp, factory._basetemp = folder / "tests", None
+        start = time.process_time()
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if time.process_time() - start > most_seconds:
+                break
 
     def mutant(self, change: list[Any] | None, names: list[str], seconds: float) -> str:
         """`killed`, `survived`, `timeout`, or `cannot` if another way must be taken."""
@@ -137,10 +141,10 @@ class Server:
         def work(folder: Path) -> int:
             if change is not None and not self._put(Mutant(Path(change[0]), *change[1:])):
                 return CANNOT
-            self.run(names, folder)
+            self.run(names, folder, seconds)
             return 0
 
-        return forked(work, seconds)
+        return forked(work, 4 * seconds + 60)
 
     def _put(self, mutant: Mutant) -> bool:
         new = functions(compile(mutated(mutant), str(mutant.path), "exec", dont_inherit=True))
@@ -196,8 +200,10 @@ class Server:
 
         return forked(work, 36_000) if wanted else "survived"
 
-    def names(self) -> list[str]:
-        return list(self.items)
+    def names(self) -> dict[str, str]:
+        """The tests, each with the checksum of its file."""
+        sums = {path: sha(path) for path in {item.path for item in self.items.values()}}
+        return {name: sums[item.path] for name, item in self.items.items()}
 
 
 def sha(path: Path) -> str:

@@ -55,59 +55,84 @@ TESTS = (
     "tests/test_doctests.py",
 )
 EXPRESSION = ("-k", "not doctests or rates or estimators or samplers or metrics or calibration")
+RELATED = {
+    "rates": ("tests/rates/", "tests/samplers/"),
+    "estimators": ("tests/estimators/",),
+    "samplers": ("tests/samplers/", "tests/nn/test_rows.py"),
+    "kernels": ("tests/kernels/test_reference.py", "tests/estimators/"),
+    "metrics": ("tests/metrics/",),
+    "inference": ("tests/inference/",),
+}
+"""The tests of a package, for those of which it was not counted what they reach."""
 MOST_SECONDS = 8.0
-"""Of tests on one mutant, in the order of their duration."""
+"""Of processor time for the tests on one mutant, the fastest first; then it has survived."""
+MOST_IMPORTED = 60
+"""Tests on a mutant that is run at import, for which all is imported anew."""
 
 
 class Reach:
     """Which tests reach a line, and how long they take."""
 
-    def __init__(self, path: Path, server: Client, most_seconds: float) -> None:
-        self.most_seconds = most_seconds
+    def __init__(self, path: Path, server: Client, *, count: bool) -> None:
         shas = {name: one["sha256"] for name, one in self._read(path).items()}
-        if server.ask("reach", path=str(path), known=shas) != "survived":
+        if count and server.ask("reach", path=str(path), known=shas) != "survived":
             sys.exit("the tests could not be run without a mutant")
-        there = set(server.ask("names"))
-        known = self._read(path)
-        self.known = {name: one for name, one in known.items() if name in there and one["passed"]}
+        self.names, known = server.ask("names"), self._read(path)
+        self.known = {
+            name: known[name] for name, now in self.names.items() if _same(known.get(name), now)
+        }
 
     @staticmethod
     def _read(path: Path) -> dict[str, Any]:
         lines = path.read_text().splitlines() if path.exists() else []
         return {one["name"]: one for one in map(json.loads, lines)}
 
-    def tests(self, mutant: Mutant) -> tuple[list[str], float]:
-        """The tests for a mutant, the fastest first, and their seconds together."""
+    def tests(self, mutant: Mutant) -> list[str]:
+        """The tests that reach a mutant, the fastest first, then those of which it is not known."""
         file = str(mutant.path.relative_to(ROOT))
         first, last = mutant.lines
         reached, others = [], []
         for name, one in self.known.items():
             lines = one["lines"].get(file, [])
+            if not one["passed"]:
+                continue
             if any(first <= line <= last for line in lines):
                 reached.append(name)
             elif lines and not mutant.inside:
                 others.append(name)
-        chosen, total = [], 0.0
         for names in (reached, others):
-            for name in sorted(names, key=lambda name: self.known[name]["seconds"]):
-                total += self.known[name]["seconds"]
-                if total > self.most_seconds and chosen:
-                    return chosen, total - self.known[name]["seconds"]
-                chosen.append(name)
-        return chosen, total
+            names.sort(key=lambda name: self.known[name]["seconds"])
+        package = mutant.path.relative_to(SOURCE).parts[0]
+        own = f"/test_{mutant.path.stem}.py"
+        unknown = [name for name in self.names if name not in self.known]
+        unknown = [name for name in unknown if name.startswith(RELATED[package])]
+        unknown += [
+            name
+            for name in self.names
+            if name not in self.known and name.endswith(f"[graphdrop.{_module(mutant.path)}]")
+        ]
+        return reached + sorted(unknown, key=lambda name: own not in name) + others
 
 
-def outcome(mutant: Mutant, reach: Reach, server: Client) -> str:
-    names, seconds = reach.tests(mutant)
+def _same(known: dict[str, Any] | None, sha256: str) -> bool:
+    return known is not None and known["sha256"] == sha256
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def outcome(mutant: Mutant, reach: Reach, server: Client, seconds: float) -> str:
+    names = reach.tests(mutant)
     if not names:
         return "survived"
-    limit = 30.0 + 4.0 * seconds
     found = "cannot"
     if mutant.inside:
         change = [str(mutant.path), *list(asdict(mutant).values())[1:]]
-        found = server.ask("mutant", change=change, names=names, seconds=limit)
+        found = server.ask("mutant", change=change, names=names, seconds=seconds)
     if found == "cannot":  # it is run when the module is imported
-        found = forked(lambda folder: _imported(mutant, names, folder), limit + 30.0)
+        few = names[:MOST_IMPORTED]
+        found = forked(lambda folder: _imported(mutant, few, folder), 4 * seconds + 60.0)
     return found
 
 
@@ -146,6 +171,7 @@ def main() -> None:
     parser.add_argument("--target", action="append", help="only modules with this in their path")
     parser.add_argument("--again", action="store_true", help="try the survivors once more")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of tests on a mutant")
+    parser.add_argument("--by-name", action="store_true", help="do not count what tests reach")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -165,7 +191,7 @@ def main() -> None:
     first = {one["mutant"]: one["outcome"] for one in reversed(records)}
     _import_what_takes_time()
     server = Client([*(str(ROOT / name) for name in TESTS), *EXPRESSION], paths)
-    reach = Reach(options.folder / "reach.jsonl", server, options.seconds)
+    reach = Reach(options.folder / "reach.jsonl", server, count=not options.by_name)
     start = time.monotonic()
     for mutant in chosen:
         name = str(mutant)
@@ -176,7 +202,7 @@ def main() -> None:
         if options.minutes and time.monotonic() - start > 60 * options.minutes:
             break
         began = time.monotonic()
-        known[name] = outcome(mutant, reach, server)
+        known[name] = outcome(mutant, reach, server, options.seconds)
         first.setdefault(name, known[name])
         seconds = round(time.monotonic() - began, 2)
         record = {"mutant": name, "outcome": known[name], "sha256": right[name], "seconds": seconds}

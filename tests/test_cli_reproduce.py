@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from graphdrop.cli import main
+from graphdrop.executors import LocalExecutor
 from graphdrop.experiments import targets_of
 from graphdrop.experiments.targets import TARGETS
 
@@ -36,6 +37,20 @@ def test_bad_input_says_what_it_takes(capsys, tmp_path, arguments, message):
     assert error.startswith("graphdrop: error: ")
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["reproduce", "search"])
+def test_the_device_reaches_every_run(verb, tmp_path, monkeypatch):
+    def run(self, jobs, total):
+        assert {job.arguments[1]["device"] for job in jobs} == {"mps"}
+        raise SystemExit(7)
+
+    monkeypatch.setattr(LocalExecutor, "run", run)
+    only = ["--dataset", "cora", "--method", "GCN-DO"]
+    folder = ["--out" if verb == "reproduce" else "--results", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "table1", *only, "--device", "mps", *folder])
+    assert stopped.value.code == 7
 
 
 def test_all_is_every_target_that_has_the_recipe():

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 
 import graphdrop
 
@@ -73,6 +74,34 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog():
     with pytest.raises(SystemExit, match=r"no section for 0.3.0; it takes a heading"):
         notes(text, "0.3.0")
     assert notes((ROOT / "CHANGELOG.md").read_text("utf-8"), graphdrop.__version__)[0]
+
+
+def test_on_pypi_the_readme_shows_its_pictures_and_links_by_the_tag_of_the_version():
+    absolute = script("readme").absolute
+    text = "![A\nb](docs/a.png) [c](docs/c.md#d) [e](https://e.org) [f](#g) `[h](i)`"
+    assert absolute(text, "https://r", "1.2") == (
+        "![A\nb](https://r/raw/v1.2/docs/a.png) [c](https://r/blob/v1.2/docs/c.md#d) "
+        "[e](https://e.org) [f](#g) `[h](https://r/blob/v1.2/i)`"
+    )
+    readme = absolute((ROOT / "README.md").read_text("utf-8"), "https://r", "1.2")
+    assert not re.findall(r"\]\((?!https:|#)", readme)
+    assert readme.count("https://r/raw/v1.2/docs/pictures/") >= 3
+
+
+def test_the_sdist_has_what_builds_and_tries_the_wheel_and_nothing_heavy():
+    builder = SdistBuilder(str(ROOT))
+    files = [Path(one.path) for one in builder.recurse_included_files()]
+    names = {str(one.relative_to(ROOT)) for one in files}
+    sources = {str(one.relative_to(ROOT)) for one in (ROOT / "src").rglob("*.py")}
+    needed = {
+        "README.md",
+        "release/smoke.py",
+        "release/readme.py",
+        "examples/data/nodes.csv",
+    }
+    assert needed | sources <= names
+    assert not [one for one in names if one.startswith(("tests/", "results/", "docs/"))]
+    assert sum(one.stat().st_size for one in files) < 4e6
 
 
 def test_only_the_job_that_publishes_can_sign_and_it_is_switched_off():

@@ -7,8 +7,9 @@ a whole run, shows here whether it leaves a tensor behind.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -51,6 +52,12 @@ class Shadow(Tensor):
     def tolist(self) -> Any:
         """The values, which torch does not give of subclasses."""
         return self.cpu().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The values, if they may be copied."""
+        if not force:
+            raise TypeError("numpy() of a tensor that is on the device")
+        return self.detach().cpu().numpy()
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -120,6 +127,27 @@ def device(
             yield DEVICE
     finally:
         _forget()
+
+
+@contextmanager
+def without_float64() -> Iterator[tuple[torch.device, list[str]]]:
+    """The device without float64, as Apple's GPUs are; and the operations that asked for it."""
+    asked: list[str] = []
+
+    def seen(operation: str, tensors: list[Tensor]) -> None:
+        wide = [one for one in tensors if one.dtype == torch.float64]
+        # numbers of the CPU may meet tensors of any device
+        if any(one.dim() or isinstance(one, Shadow) for one in wide):
+            asked.append(operation)
+
+    def has_float64(device: torch.device) -> bool:
+        return device.type != DEVICE.type
+
+    with ExitStack() as patched, device(seen) as there:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("graphdrop.") and hasattr(module, "has_float64"):
+                patched.enter_context(mock.patch.object(module, "has_float64", has_float64))
+        yield there, asked
 
 
 def _forget() -> None:

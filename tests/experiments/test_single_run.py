@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from contracts import shadow_device
 from contracts.single_layers import one_pass
 from graphdrop import metrics
 from graphdrop.data import load_dataset
@@ -22,7 +23,7 @@ from graphdrop.experiments.single_run import (
 )
 from graphdrop.graph import Graph
 from graphdrop.samplers import Draw
-from graphdrop.train import Trainer, evaluation
+from graphdrop.train import Trainer, evaluation, trainer
 from graphdrop.train.progress import Silent
 
 
@@ -40,6 +41,24 @@ def test_a_run_elsewhere_refuses_other_data_and_makes_the_same_record(tiny_confi
     told: list[int] = []
     assert checked_run(config, options, key, data, told.append)["data"] == data
     assert told == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["whole", "blind"])
+def test_a_run_on_a_device_leaves_the_record_of_the_cpu(tiny_config, monkeypatch, blind):
+    adam = torch.optim.Adam  # of which the stand-in for a device has no fused form
+    monkeypatch.setattr(torch.optim, "Adam", lambda p, rate, fused: adam(p, rate, foreach=False))
+    monkeypatch.setattr(trainer, "find_device", torch.device)
+    wanted = run_config(tiny_config(3), watch=True, blind=blind)
+    with shadow_device.without_float64() as (device, asked):
+        got = run_config(tiny_config(3), watch=True, blind=blind, device=str(device))
+    assert asked == []
+    assert got.pop("device") == str(device)
+    assert got["key"] == wanted["key"]
+    assert got["validation"] == pytest.approx(wanted["validation"], rel=1e-3)
+    if not blind:
+        assert got["test"] == pytest.approx(wanted["test"], rel=1e-3)
+        course = [record["total_variation"]["layers"] for record in (got, wanted)]
+        assert course[0] == [pytest.approx(layer, rel=1e-4) for layer in course[1]]
 
 
 def test_a_record_says_what_the_trainer_says(tiny_config, synthetic):

@@ -4,6 +4,7 @@ The device is a stand-in (`contracts.shadow_device`): its tensors have values, s
 is compared with the step on the CPU, and reading a number from it is noticed.
 """
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -28,7 +29,6 @@ from graphdrop.config import Config, Method
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import Blueprint, named_estimator
 from graphdrop.nn.sampled import sampled
-from graphdrop.util import devices
 
 NODES, FEATURES, CLASSES = 12, 6, 3
 GENERATOR = torch.Generator().manual_seed(0)
@@ -109,8 +109,9 @@ def test_a_step_and_a_prediction_are_those_of_the_cpu_and_read_no_number(name: s
     torch.testing.assert_close(found.inner, answer.probabilities)
 
 
+@pytest.mark.parametrize("float64", [True, False], ids=["float64", "no float64"])
 @pytest.mark.parametrize("model", ["walk", "features", "GAT", "PyG GCN"])
-def test_other_samplers_and_attached_models_run_there(model: str) -> None:
+def test_other_samplers_and_attached_models_run_there(model: str, float64: bool) -> None:
     def build() -> Any:
         torch.manual_seed(0)
         if model == "walk":
@@ -124,41 +125,31 @@ def test_other_samplers_and_attached_models_run_there(model: str) -> None:
 
     here, there = build(), build()
     wanted = step(here, X, EDGES, Y)
-    with shadow_device.device() as device:
+    with ExitStack() as context:
+        if float64:
+            device, asked = context.enter_context(shadow_device.device()), []
+        else:
+            device, asked = context.enter_context(shadow_device.without_float64())
         there.to(device)
         got = step(there, X.to(device), EDGES.to(device), Y.to(device))
+    assert asked == []
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one.inner, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["REINFORCE", "GCN-BBGDC-LOCAL"])
-def test_nothing_asks_for_float64_where_there_is_none(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("sparse_there")
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_asks_for_float64_where_there_is_none(name: str) -> None:
     """Apple's GPUs have no float64: rates and estimators then compute with it on the CPU."""
-    monkeypatch.setattr(devices, "has_float64", lambda device: device.type != "meta")
-    for module in (
-        "samplers.base",
-        "estimators.reinforce",
-        "inference.predictive",
-        "graph.normalization",
-    ):
-        monkeypatch.setattr(f"graphdrop.{module}.has_float64", devices.has_float64)
-    asked: list[str] = []
-
-    def seen(operation: str, tensors: list[Tensor]) -> None:
-        if any(one.dtype == torch.float64 and one.dim() for one in tensors):
-            asked.append(operation)
-
+    x = SPARSE if name == "sparse" else X
     here, there = network(**CASES[name]), network(**CASES[name])
-    wanted = step(here, X, EDGES, Y)
-    answer = predict(here, Data(x=X, edge_index=EDGES), 3)
-    with shadow_device.device(seen) as device:
+    wanted = step(here, x, EDGES, Y)
+    answer = predict(here, Data(x=x, edge_index=EDGES), 3)
+    with shadow_device.without_float64() as (device, asked):
         there.to(device)
-        graph = GRAPH.to(device)
-        asked.clear()
-        got = step(there, X.to(device), graph, Y.to(device))
-        predicted = predict(there, Data(x=X.to(device), edge_index=graph), 3)
+        data = x.to(device), EDGES.to(device), Y.to(device)
+        got = step(there, *data)
+        predicted = predict(there, Data(x=data[0], edge_index=data[1]), 3)
     assert asked == []
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one.inner, other, rtol=1e-4, atol=1e-5)

@@ -1,20 +1,24 @@
 """A run on a device has the scores of the run on the CPU: on a stand-in that refuses to mix."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import torch
 
 from contracts import shadow_device
+from contracts.in_turn import LastFirst
 from graphdrop.config import Config
-from graphdrop.train import Trainer, trainer
+from graphdrop.data import load_dataset
+from graphdrop.train import Trainer, auto, trainer, tuning
 from graphdrop.train.progress import Silent
 from graphdrop.train.result import Result
+from graphdrop.train.selection import Selection
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"batch_size": 64}], ids=["full", "mini"])
+@pytest.mark.parametrize("case", ["full", "mini", "full, no float64"])
 def test_a_run_on_a_device_has_the_scores_of_the_cpu(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer, "find_device", torch.device)
 
@@ -22,7 +26,7 @@ def test_a_run_on_a_device_has_the_scores_of_the_cpu(
         config = Config(
             data={"dataset": "synthetic"},
             model={"hidden": 8},
-            train={"epochs": 2, "evaluate_every": 1, **settings},
+            train={"epochs": 2, "evaluate_every": 1, "batch_size": 64 if case == "mini" else 0},
             predict={"samples": 2, "calibration": "temperature"},
             recipe="paper",
         )
@@ -38,7 +42,40 @@ def test_a_run_on_a_device_has_the_scores_of_the_cpu(
         return result
 
     wanted = fit(None)
-    with shadow_device.device() as device:
+    with ExitStack() as context:
+        if case.endswith("no float64"):
+            device, asked = context.enter_context(shadow_device.without_float64())
+        else:
+            device, asked = context.enter_context(shadow_device.device()), []
         got = fit(device)
+    assert asked == []
     assert got.test.accuracy == wanted.test.accuracy
     assert got.test.nll == pytest.approx(wanted.test.nll, rel=1e-4)
+
+
+@pytest.mark.parametrize("executor", [None, LastFirst()], ids=["here", "executor"])
+def test_all_trials_are_computed_on_the_device_that_was_asked_for(
+    executor: LastFirst | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[Any] = []
+
+    class Trial:
+        """In place of a trainer."""
+
+        def __init__(self, *_: Any, device: Any, **__: Any) -> None:
+            devices.append(device)
+
+        def select(self) -> Selection:
+            return Selection(1, 0.5, 1.0)
+
+    monkeypatch.setattr(tuning, "Trainer", Trial)
+    monkeypatch.setattr(trainer, "Trainer", Trial)
+    # two ways to choose from, so that the recipe makes trials, too
+    monkeypatch.setattr(auto, "ways", lambda _: list(auto.DESCRIPTIONS)[:2])
+    dataset = load_dataset("synthetic")
+    config = Config(data={"dataset": "synthetic"}, recipe="auto")
+    tuning.tune(config, dataset, 3, device="mps", executor=executor)
+    assert devices == ["mps"] * 5
+    devices.clear()
+    tuning.tune(config, dataset, 1, executor=executor)  # on the CPU, where the data are
+    assert devices == [None] * 3

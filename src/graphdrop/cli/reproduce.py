@@ -22,6 +22,7 @@ from graphdrop.cli.executors import (
     Slurm,
     executor_for,
 )
+from graphdrop.cli.runs import Device
 from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
@@ -98,6 +99,7 @@ def reproduce(
             "fraction-of-log-classes or smallest-to-largest."
         ),
     ] = "fraction-of-largest",
+    device: Device = "cpu",
     executor: ExecutorName = "local",
     ray_address: RayAddress = None,
     cpus_per_run: CpusPerRun = 1,
@@ -142,6 +144,7 @@ def reproduce(
         out=out,
         axis=AXES[AXES.index(axis)],
         executor=where,
+        device=device,
     )
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     try:

@@ -21,6 +21,7 @@ from graphdrop.cli.executors import (
     Slurm,
     executor_for,
 )
+from graphdrop.cli.runs import Device
 from graphdrop.cli.signals import stopping_runs
 
 
@@ -49,6 +50,7 @@ def search(
     results: Annotated[
         Path, typer.Option(help="Folder of results; a search is in searches/ there.")
     ] = Path("results"),
+    device: Device = "cpu",
     executor: ExecutorName = "local",
     ray_address: RayAddress = None,
     cpus_per_run: CpusPerRun = 1,
@@ -92,7 +94,7 @@ def search(
         chosen = recipe.only(cells, dataset or [], method or [])
         try:
             with stopping_runs(), where:
-                search_ranking.compete(plan, chosen, store, executor=where)
+                search_ranking.compete(plan, chosen, store, executor=where, device=device)
         except typer.Exit:  # by a signal; to Python it is a RuntimeError
             raise
         except RuntimeError as error:

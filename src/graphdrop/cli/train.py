@@ -199,7 +199,7 @@ def train(
         asked = merged(settings.read_run(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
-        complete = _completed(chosen)
+        complete = _completed(chosen, device)
         print(settings.to_toml(complete), end="")
         output.result(config=complete.model_dump(mode="json"))
         return
@@ -231,7 +231,7 @@ def train(
     many = executor != "local" or (jobs or 1) > 1
     with stopping_runs() if many else nullcontext(), where:
         if tune:
-            chosen = _tuned(chosen, tune, out, where if many else None)
+            chosen = _tuned(chosen, tune, out, where if many else None, device)
         if seeds > 1 and many:
             results = trained_seeds(chosen, seeds, out, where, device)
         elif seeds > 1:
@@ -258,9 +258,9 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
 def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple[Config, Result]:
     """Train in a folder; a signal stops the run after its epoch, with its state kept."""
     from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.train.many import elsewhere  # noqa: PLC0415
 
-    where = None if device == "cpu" else device
-    trainer = Trainer(chosen, run_folder=out, resume=resume, device=where)
+    trainer = Trainer(chosen, run_folder=out, resume=resume, device=elsewhere(device))
     try:
         with stopping_at_signals(trainer.stop) as received:
             return trainer.config, trainer.fit()
@@ -286,7 +286,9 @@ def _train_seeds(
     return results
 
 
-def _tuned(chosen: Config, trials: int, out: Path, executor: Executor | None) -> Config:
+def _tuned(
+    chosen: Config, trials: int, out: Path, executor: Executor | None, device: str
+) -> Config:
     """The best settings of a search; its trials are kept beside the run's folder."""
     from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
     from graphdrop.train.tuning import tune  # noqa: PLC0415
@@ -297,19 +299,20 @@ def _tuned(chosen: Config, trials: int, out: Path, executor: Executor | None) ->
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
-    return tune(chosen, dataset, trials, log=log, say=say, executor=executor)
+    return tune(chosen, dataset, trials, log=log, say=say, executor=executor, device=device)
 
 
-def _completed(chosen: Config) -> Config:
+def _completed(chosen: Config, device: str) -> Config:
     """All settings, those that the recipe auto chooses for the graph among them."""
     if chosen.recipe != "auto":
         return chosen
     from graphdrop.train import auto  # noqa: PLC0415
     from graphdrop.train.inputs import dataset_for  # noqa: PLC0415
+    from graphdrop.train.many import elsewhere  # noqa: PLC0415
     from graphdrop.train.progress import Progress  # noqa: PLC0415
 
     chosen, dataset = dataset_for(chosen, None)
-    return auto.chosen(chosen, dataset, None, Progress())
+    return auto.chosen(chosen, dataset, None, Progress(), device=elsewhere(device))
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:

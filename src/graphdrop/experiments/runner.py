@@ -40,6 +40,7 @@ class _Making:
     claims: Claims
     display: Display
     executor: Executor
+    device: str = "cpu"
     runs: dict[str, _Run] = field(default_factory=dict)
     elsewhere: dict[str, _Run] = field(default_factory=dict)
 
@@ -61,7 +62,7 @@ class _Making:
             data = None
             if not self.executor.same_machine:
                 data = data_fingerprint(run.config)
-            options = {"watch": run.watch, "blind": run.blind}
+            options = {"watch": run.watch, "blind": run.blind, "device": self.device}
             yield Job(run.key, checked_run, (run.config, options, run.key, data))
 
     def hear(self, event: Event) -> None:
@@ -100,6 +101,7 @@ def run_cells(
     blind: bool = False,
     display: Display | None = None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> list[Record]:
     """The records of runs with these settings, in this order; missing runs are made.
 
@@ -112,6 +114,7 @@ def run_cells(
         blind: measure nothing on test nodes, for a search; such runs need a store of their own.
         display: how the work is shown; by default not at all.
         executor: where runs are made; by default in processes of this machine.
+        device: on which device each is computed, as `Trainer` takes it.
     """
     executor = executor or LocalExecutor(jobs)
     keys = [run_key(config, watch=watch) for config in configs]
@@ -121,7 +124,7 @@ def run_cells(
     display = display or Silent()
     if missing:
         with store.claims() as claims, display.showing():
-            _make(_Making(missing, store, claims, display, executor))
+            _make(_Making(missing, store, claims, display, executor, device))
     records = store.records()
     return [records[key] for key in keys]
 

@@ -128,7 +128,9 @@ def compete(
     cells: Sequence[SearchCell],
     store: Store,
     jobs: int = 1,
+    *,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> None:
     """Make the missing runs of these cells: of all configurations, then of finalists."""
     known = store.records()
@@ -150,7 +152,9 @@ def compete(
             )
             configs += runs.values()
         display = LiveTable(search.title, lines, jobs, column="best on validation")
-        run_cells(configs, store, jobs, blind=True, display=display, executor=executor)
+        run_cells(
+            configs, store, jobs, blind=True, display=display, executor=executor, device=device
+        )
 
 
 class _Line(Line):

@@ -43,9 +43,11 @@ from graphdrop.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import load_for
+from graphdrop.train.many import elsewhere
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
 from graphdrop.train.result import Result
+from graphdrop.train.scoring_device import to_cpu
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""
@@ -58,6 +60,7 @@ def run_config(
     watch: bool = False,
     blind: bool = False,
     on_epoch: Callable[[int], None] = lambda _: None,
+    device: str = "cpu",
 ) -> Record:
     """Train, score and return the record; a diverged run has a record with an error.
 
@@ -66,6 +69,7 @@ def run_config(
         watch: record the total variation of every hidden layer during training.
         blind: keep only the scores on the validation nodes.
         on_epoch: called with the number of every epoch that is done.
+        device: where to train, as `Trainer` takes it; measures are taken on the CPU.
     """
     start = time.monotonic()
     _forget_peak()
@@ -78,7 +82,9 @@ def run_config(
         "data": fingerprint(dataset.data),
         "versions": versions(),
     }
-    follower = _Follower(on_epoch, watch=watch)
+    if device != "cpu":
+        record["device"] = device
+    follower = _Follower(on_epoch, device, watch=watch)
     try:
         if isinstance(config, LeftOut):
             found = _left_out(config, dataset, follower)
@@ -98,7 +104,7 @@ def run_config(
 
 def checked_run(
     config: Config,
-    options: Mapping[str, bool],
+    options: Mapping[str, Any],
     key: str,
     data: str | None,
     tell: Callable[[int], None],
@@ -107,7 +113,7 @@ def checked_run(
 
     Args:
         config: all settings of the run.
-        options: `watch` and `blind` of `run_config`.
+        options: `watch`, `blind` and `device` of `run_config`.
         key: the key of the run where it was asked for.
         data: the fingerprint of its data there; None if it is the same machine.
         tell: called with the number of every epoch that is done.
@@ -132,7 +138,7 @@ def _fingerprint(settings: DataSettings) -> str:
 
 
 def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool) -> dict[str, Any]:
-    trainer = Trainer(config, dataset, progress=Silent(), callbacks=[follower])
+    trainer = follower.trainer(config, dataset)
     found = _fitted(trainer)
     if config.recipe == "auto":
         found["config"] = settled(trainer.config)  # with what was chosen for the graph
@@ -151,10 +157,7 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
 
 def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
     known, outside = without_class(dataset, config.left_out)
-    trainers = [
-        Trainer(one, known, progress=Silent(), callbacks=[follower])
-        for one in config.member_configs()
-    ]
+    trainers = [follower.trainer(one, known) for one in config.member_configs()]
     first, *_ = [_fitted(trainer) for trainer in trainers]
     if isinstance(config, Unfamiliar):
         return first | unfamiliar_scores(trainers, known, outside, config)
@@ -162,12 +165,12 @@ def _left_out(config: LeftOut, dataset: Dataset, follower: _Follower) -> dict[st
 
 
 def _divided(config: Divided, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
-    trainer = Trainer(config, config.divided(dataset), progress=Silent(), callbacks=[follower])
+    trainer = follower.trainer(config, config.divided(dataset))
     return _fitted(trainer) | calibrator_scores(trainer)
 
 
 def _covered(config: Covered, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
-    trainer = Trainer(config, dataset, progress=Silent(), callbacks=[follower])
+    trainer = follower.trainer(config, dataset)
     found = _fitted(trainer)
     scored = part_scores(trainer, config, "test") | set_scores(trainer, config.divisions)
     return {name: found[name] for name in ("epochs", "selected_epoch", "drop_rates")} | scored
@@ -175,11 +178,8 @@ def _covered(config: Covered, dataset: Dataset, follower: _Follower) -> dict[str
 
 def _controlled(config: Controlled, dataset: Dataset, follower: _Follower) -> dict[str, Any]:
     start = time.process_time()
-    trainers = [
-        Trainer(one, dataset, progress=Silent(), callbacks=[follower])
-        for one in config.member_configs()
-    ]
-    first, *_ = [_trained(trainer, trainer.fit()) for trainer in trainers]
+    trainers = [follower.trainer(one, dataset) for one in config.member_configs()]
+    first, *_ = [_trained(trainer, _fit(trainer)) for trainer in trainers]
     kept = {name: getattr(config, name) for name in ("views", "members", "nodes")}
     found = first | controlled_scores(trainers, config)
     return found | {
@@ -188,8 +188,15 @@ def _controlled(config: Controlled, dataset: Dataset, follower: _Follower) -> di
     }
 
 
-def _fitted(trainer: Trainer) -> dict[str, Any]:
+def _fit(trainer: Trainer) -> Result:
+    """Train, and leave the selected network on the CPU to be measured."""
     result = trainer.fit()
+    to_cpu(trainer)
+    return result
+
+
+def _fitted(trainer: Trainer) -> dict[str, Any]:
+    result = _fit(trainer)
     calibrated = calibration_record(trainer, result) if result.calibration else {}
     return calibrated | _trained(trainer, result)
 
@@ -213,8 +220,13 @@ class _Follower(Callback):
 
     smoothing: Smoothing | None = None
 
-    def __init__(self, on_epoch: Callable[[int], None], *, watch: bool) -> None:
-        self._tell, self._watch = on_epoch, watch
+    def __init__(self, on_epoch: Callable[[int], None], device: str, *, watch: bool) -> None:
+        self._tell, self._device, self._watch = on_epoch, device, watch
+
+    def trainer(self, config: Config, dataset: Dataset) -> Trainer:
+        """A trainer that this follows."""
+        where = elsewhere(self._device)
+        return Trainer(config, dataset, progress=Silent(), callbacks=[self], device=where)
 
     def on_start(self, trainer: Trainer) -> None:
         """Start to measure the layers of this run."""

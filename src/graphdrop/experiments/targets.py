@@ -78,6 +78,8 @@ class Request:
     axis: ThresholdAxis = ThresholdAxis.LARGEST
     executor: Executor | None = None
     """Where runs are made; by default in `jobs` processes of this machine."""
+    device: str = "cpu"
+    """The device on which a run is computed, as `Trainer` takes it."""
 
     @property
     def folder(self) -> Path:
@@ -154,6 +156,7 @@ def _make(
         watch=recipe.watch,
         display=display,
         executor=request.executor,
+        device=request.device,
     )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from graphdrop.metrics.spectrum import adjacency, spectral_radius
+from graphdrop.util.devices import wide
 
 _COLUMNS_AT_A_TIME = 64
 _NUMBERS_AT_A_TIME = 2**21
@@ -132,7 +133,7 @@ def _total_variation(signal: Tensor, matrix: sparse.csr_array, radius: float) ->
     _check_signal(signal, matrix.shape[0])
     variation = norm = 0.0
     for columns in torch.split(signal, _COLUMNS_AT_A_TIME, dim=1):
-        x = columns.double().numpy(force=True)
+        x = wide(columns).numpy(force=True)
         variation += float(np.square(x - matrix @ x / radius).sum())
         norm += float(np.square(x).sum())
     return variation / norm if norm > 0 else float("nan")
@@ -142,7 +143,7 @@ def _dirichlet_energy(signal: Tensor, matrix: sparse.csr_array) -> float:
     _check_signal(signal, matrix.shape[0])
     destination, source, count = _links(matrix)
     degree = np.bincount(destination, weights=count, minlength=matrix.shape[0])
-    scaled = signal.double().numpy(force=True) / np.sqrt(1 + degree)[:, None]
+    scaled = wide(signal).numpy(force=True) / np.sqrt(1 + degree)[:, None]
     return float((count * _squared_distances(scaled, destination, source)).sum() / 2)
 
 
@@ -155,7 +156,7 @@ def _mean_average_distance(signal: Tensor, matrix: sparse.csr_array) -> float:
             "edge_index has no edge between two different nodes, but the distance between "
             "neighbours needs at least one"
         )
-    x = signal.double().numpy(force=True)
+    x = wide(signal).numpy(force=True)
     # Scaled by the largest entry first: the squares of tiny features underflow.
     x = x / np.where(largest := np.abs(x).max(1, keepdims=True), largest, 1)
     x /= np.where(length := np.linalg.norm(x, axis=1, keepdims=True), length, 1)

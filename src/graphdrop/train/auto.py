@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
+import torch
+
 from graphdrop.config import Config
 from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, of_batches, ways
 from graphdrop.config.recipes import Settings, merged
@@ -36,6 +38,7 @@ def chosen(
     progress: Progress,
     *,
     own: bool = False,
+    device: str | torch.device | None = None,
 ) -> Config:
     """Complete settings: the given ones, and the others chosen for the graph.
 
@@ -46,6 +49,7 @@ def chosen(
         progress: shows trials, where validation nodes decide, and two lines on what was chosen.
         own: whether the model is the user's; settings of a model and the features it takes are
             then left alone, and nothing is tried.
+        device: where trials are trained, as `Trainer` takes it.
     """
     if not is_complete(config):
         for line in dataset.notes:
@@ -68,14 +72,19 @@ def chosen(
     scores = dict.fromkeys(settings, 0.0)
     for number, way in enumerate(settings if tried else (), 1):
         progress.note(f"Trial {number} of {len(settings)}: {DESCRIPTIONS[way]} ...")
-        scores[way] = trial_nll(settings[way], dataset, progress)
+        scores[way] = trial_nll(settings[way], dataset, progress, device)
     best = min(scores, key=lambda way: scores[way])
     for line in explain(traits, best, tried=tried).splitlines():
         progress.note(line)
     return complete(settings[best])
 
 
-def trial_nll(config: Config, dataset: Dataset, progress: Progress) -> float:
+def trial_nll(
+    config: Config,
+    dataset: Dataset,
+    progress: Progress,
+    device: str | torch.device | None = None,
+) -> float:
     """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
     from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
 
@@ -83,7 +92,7 @@ def trial_nll(config: Config, dataset: Dataset, progress: Progress) -> float:
     train = config.train.model_copy(update={"epochs": epochs, "select": "calibrated-nll"})
     trial = complete(config.model_copy(update={"train": train}))
     try:
-        return Trainer(trial, dataset, progress=progress).select().nll
+        return Trainer(trial, dataset, progress=progress, device=device).select().nll
     except DivergedError:
         return float("inf")
 

@@ -36,7 +36,6 @@ def train_in_folder(
     if data is not None:
         same_dataset(config.data, data)
     callbacks = [_Teller(tell)]
-    where = None if device == "cpu" else device
     trainer = Trainer(
         config,
         None,
@@ -44,9 +43,14 @@ def train_in_folder(
         resume=True,
         progress=Silent(),
         callbacks=callbacks,
-        device=where,
+        device=elsewhere(device),
     )
     return trainer.fit()
+
+
+def elsewhere(device: str) -> str | None:
+    """The device as `Trainer` takes it: None for the CPU, where datasets are anyway."""
+    return None if device == "cpu" else device
 
 
 def same_dataset(settings: DataSettings, data: str) -> Dataset:

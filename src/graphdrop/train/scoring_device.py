@@ -1,5 +1,7 @@
 """`on_cpu`: a run's selected state is calibrated and scored on the CPU, wherever it was trained.
 
+`to_cpu` leaves it there, for the measures of an experiment.
+
 Calibrators and metrics compute in float64, which not every device has, and are quick. The masks of
 the last predictions are the same on the CPU.
 """
@@ -23,13 +25,21 @@ def on_cpu(trainer: Trainer) -> Iterator[None]:
         yield
         return
     data, targets, rows = trainer.data, trainer.targets, trainer.rows
-    own = trainer.dataset.data
-    trainer.model.cpu()
-    trainer.data = own if own.edge_index.is_cpu else copy.copy(own).cpu()
-    trainer.targets = targets.cpu()
-    trainer.rows = {name: part.cpu() for name, part in rows.items()}
+    to_cpu(trainer)
     try:
         yield
     finally:
         trainer.data, trainer.targets, trainer.rows = data, targets, rows
         trainer.model.to(device)
+
+
+def to_cpu(trainer: Trainer) -> None:
+    """Move a trainer's model, data and what it has noted to the CPU."""
+    if trainer.targets.device.type == "cpu":
+        return
+    own = trainer.dataset.data
+    trainer.model.cpu()
+    trainer.data = own if own.edge_index.is_cpu else copy.copy(own).cpu()
+    trainer.targets = trainer.targets.cpu()
+    trainer.rows = {name: part.cpu() for name, part in trainer.rows.items()}
+    trainer.right = [one.cpu() for one in trainer.right]

@@ -111,11 +111,13 @@ class Trainer:
         stored = ranks.tell(folder.opened(run_folder, resume=resume) if ranks.first else None)
         if not ranks.first:  # which writes nothing
             run_folder, callbacks = None, ()
-        config = auto.chosen(config, dataset, stored, self.progress, own=model is not None)
-        self.config, self.dataset = config, dataset
-        self.fingerprint = provenance.fingerprint(dataset.data)
         if device is not None:
             device = find_device(device)
+        config = auto.chosen(
+            config, dataset, stored, self.progress, own=model is not None, device=device
+        )
+        self.config, self.dataset = config, dataset
+        self.fingerprint = provenance.fingerprint(dataset.data)
         # a copy, since PyG moves the tensors of the Data itself
         self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
         self.task = weighted(task or task_of(self.data.y), config, dataset)
@@ -229,7 +231,8 @@ class Trainer:
 
     def _close(self) -> None:
         self.progress.stop()
-        self.journal.close()
+        if hasattr(self, "journal"):  # else a callback failed before the first epoch
+            self.journal.close()
         self._lock.close()
 
     def stop(self) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphdrop.config.recipes import merged
 from graphdrop.data import Dataset
 from graphdrop.executors import Executor, Job
 from graphdrop.train import auto
-from graphdrop.train.many import same_dataset
+from graphdrop.train.many import elsewhere, same_dataset
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.result import DivergedError
@@ -46,6 +47,7 @@ def tune(
     log: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
     executor: Executor | None = None,
+    device: str = "cpu",
 ) -> Config:
     """The best of some settings near those of the recipe, by validation NLL at its temperature.
 
@@ -60,16 +62,17 @@ def tune(
         say: takes a line after every trial.
         executor: where trials are trained; by default one after the other in this process. Its
             workers load the dataset that the settings name.
+        device: where each trial is computed, as `Trainer` takes it.
     """
     if trials < 1:
         raise ValueError(f"trials is {trials}: give 1 or more")
     asked = config.asked()
-    base = auto.chosen(config, dataset, None, Silent())
+    base = auto.chosen(config, dataset, None, Silent(), device=elsewhere(device))
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
     settings = [base] + [_near(base, asked, generator) for _ in range(1, trials)]
     best, least = base, (float("inf"), trials)
-    for number, score in _scores(settings, dataset, known, executor):
+    for number, score in _scores(settings, dataset, known, executor, device):
         _write(log, known)
         if (score, number) < least and score < float("inf"):
             best, least = settings[number], (score, number)
@@ -82,15 +85,16 @@ def _scores(
     dataset: Dataset,
     known: dict[str, float],
     executor: Executor | None,
+    device: str,
 ) -> Iterator[tuple[int, float]]:
     """The number and score of every trial as they come; new scores are added to the known."""
     names = [json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in settings]
     if executor is not None:
-        yield from _scored_by(executor, settings, dataset, known, names)
+        yield from _scored_by(executor, settings, dataset, known, names, device=device)
     else:
         for number, name in enumerate(names):
             if name not in known:
-                known[name] = _score(settings[number], dataset)
+                known[name] = _score(settings[number], dataset, device)
             yield number, known[name]
 
 
@@ -100,6 +104,8 @@ def _scored_by(
     dataset: Dataset,
     known: dict[str, float],
     names: Sequence[str],
+    *,
+    device: str,
 ) -> Iterator[tuple[int, float]]:
     data = fingerprint(dataset.data)
     alike: dict[str, list[int]] = {}
@@ -108,7 +114,8 @@ def _scored_by(
             yield number, known[name]
         else:
             alike.setdefault(name, []).append(number)
-    jobs = [Job(str(n[0]), trial_score, (settings[n[0]], data)) for n in alike.values()]
+    score = partial(trial_score, device=device)
+    jobs = [Job(str(n[0]), score, (settings[n[0]], data)) for n in alike.values()]
     with closing(executor.run(jobs, len(jobs))) as events:
         for event in events:
             if event is None or event.what not in {"finished", "failed"}:
@@ -120,9 +127,14 @@ def _scored_by(
             yield from ((number, event.value) for number in alike[name])
 
 
-def trial_score(config: Config, data: str, tell: Callable[[int], None]) -> float:  # noqa: ARG001
+def trial_score(
+    config: Config,
+    data: str,
+    tell: Callable[[int], None],  # noqa: ARG001
+    device: str = "cpu",
+) -> float:
     """The score of a trial, whose data must have this fingerprint; a job."""
-    return _score(config, same_dataset(config.data, data))
+    return _score(config, same_dataset(config.data, data), device)
 
 
 def _near(base: Config, asked: Mapping[str, Any], generator: random.Random) -> Config:
@@ -144,11 +156,12 @@ def _applies(base: Config, key: str) -> bool:
     return key != "model.dropout" or base.model.dropout > 0.0
 
 
-def _score(config: Config, dataset: Dataset) -> float:
+def _score(config: Config, dataset: Dataset, device: str) -> float:
     train = config.train.model_copy(update={"select": "calibrated-nll"})
     trial = config.model_copy(update={"train": train})
     try:
-        return Trainer(trial, dataset, progress=Silent()).select().nll
+        trainer = Trainer(trial, dataset, progress=Silent(), device=elsewhere(device))
+        return trainer.select().nll
     except DivergedError:
         return float("inf")
 

@@ -9,10 +9,9 @@ import pytest
 
 from contracts import committed
 from graphdrop.experiments import recipe as recipes
+from graphdrop.experiments.evidence_page import PASSAGE, passages, with_passages
 from graphdrop.experiments.search import read_search
 from graphdrop.experiments.search_ranking import outcome
-from graphdrop.experiments.worth_page import BEGIN, END, with_passage
-from graphdrop.experiments.worth_page import committed as committed_worth
 from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +27,7 @@ ELSEWHERE = ("paper", "published", "setting", "example", "timing", "check")
 def plain(text: str) -> str:
     """The words of a page in one line: no code, no addresses of links, no emphasis."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(rf"{BEGIN}.*?{END}", "", text, flags=re.DOTALL)  # made from the lines, see below
+    text = PASSAGE.sub("", text)  # made from the lines, see below
     text = re.sub(r"`[^`]*`", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     text = text.replace("**", "").replace("<br>", " ").replace("\N{MINUS SIGN}", "-")
@@ -87,10 +86,16 @@ def test_every_figure_on_a_page_is_a_result_that_is_kept_or_known_to_be_somethin
     assert not unknown, "\n".join(["not in results nor in quoted_figures.toml:", *unknown])
 
 
-def test_the_passage_on_the_controlled_experiment_is_what_its_lines_give():
-    page = (ROOT / "docs/evidence.md").read_text("utf-8")
-    made = with_passage(page, committed_worth(ROOT / "results"))
-    assert page == made, "python -m graphdrop.experiments.worth_page docs/evidence.md results"
+@pytest.mark.parametrize("page", ["docs/evidence.md", "README.md"])
+def test_the_passages_that_are_made_are_what_the_lines_give(page):
+    said = (ROOT / page).read_text("utf-8")
+    made = with_passages(said, ROOT / "results")
+    assert said == made, f"python -m graphdrop.experiments.evidence_page results {page}"
+
+
+def test_the_page_on_the_evidence_has_every_passage():
+    said = (ROOT / "docs/evidence.md").read_text("utf-8")
+    assert {found["name"] for found in PASSAGE.finditer(said)} == {*passages(ROOT / "results")}
 
 
 def flat(value) -> list[float]:

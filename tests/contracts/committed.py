@@ -16,6 +16,7 @@ from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.ood_table import resampled
 from graphdrop.experiments.set_table import torchcp_sizes
+from graphdrop.experiments.store import Store
 from graphdrop.experiments.trust import pooled_ece
 from graphdrop.report.tables import Summary, summarise
 
@@ -50,7 +51,7 @@ def lines(name: str) -> list[dict]:
 @cache
 def runs() -> dict[str, dict]:
     """Every run of a recipe by its key."""
-    return {record["key"]: record for record in lines("runs")}
+    return Store(ROOT / "results").records()
 
 
 @cache
@@ -359,7 +360,7 @@ def pooled(graph: str, method: str) -> list[float]:
     """Calibration error of all test predictions of the default settings, and the floor's mean."""
     own = [
         record
-        for record in lines("runs")
+        for record in runs().values()
         if "floor_gaps" in record
         and Path(record["config"]["data"]["dataset"]).stem == graph
         and record["config"]["model"]["method"] == method

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from contracts.committed import lines
+from contracts.committed import runs
 from graphdrop.data import load_dataset
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.set_coverage import COVERAGE, Covered, division, set_scores
@@ -43,7 +43,7 @@ def test_what_is_counted_are_the_sets_of_the_prediction(tiny_config):
 
 def test_sizes_are_those_of_torchcp_within_two_percent():
     known = torchcp_sizes()
-    ours = {r["config"]["data"]["dataset"]: r["sets"] for r in lines("runs") if "sets" in r}
+    ours = {r["config"]["data"]["dataset"]: r["sets"] for r in runs().values() if "sets" in r}
     assert len(ours) == 9
     for graph, found in ours.items():
         theirs = known["sizes"][graph] | known["sizes_joined"][graph]

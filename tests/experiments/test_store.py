@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from graphdrop.experiments.archive import archive
 from graphdrop.experiments.store import Store
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -58,6 +59,35 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_says_where(tmp_path):
     store.path.write_bytes(b'{"key": "a"}\nnot a run\n{"key": "b"}\n')
     with pytest.raises(ValueError, match="not a run, at byte 13: take that line out"):
         store.records()
+
+
+def test_archived_runs_read_as_before_and_the_same_lines_give_the_same_bytes(tmp_path):
+    graphs = {KEY: "cora", OTHER: "dev/photo.npz"}
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        store = Store(folder)
+        for key, graph in graphs.items():
+            store.append({"key": key, "config": {"data": {"dataset": graph}}})
+        before = dict(store.records())
+        names = [path.name for path in archive(store, "first")]
+        assert names == ["runs-first-cora.jsonl.gz", "runs-first-photo.jsonl.gz"]
+        assert store.path.read_bytes() == b""
+        store.append({"key": KEY, "seed": 7})  # made again by a process that had not looked
+        store.append({"key": "new", "config": {"data": {"dataset": "cora"}}})
+        assert Store(folder).records() == before | {"new": Store(folder).records()["new"]}
+        archive(Store(folder), "first")
+        assert list(Store(folder).records()) == [KEY, "new", OTHER]
+        assert Store(folder).records()[KEY] == before[KEY]
+    one, two = (sorted((tmp_path / name / "archive").iterdir()) for name in ("one", "two"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+
+
+def test_a_damaged_archive_is_an_error_that_names_it(tmp_path):
+    store = Store(tmp_path)
+    store.append({"key": KEY})
+    (path,) = archive(store, "first")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"runs-first-other\.jsonl\.gz is damaged"):
+        Store(tmp_path).records()
 
 
 def test_a_number_that_json_does_not_have_is_refused(tmp_path):

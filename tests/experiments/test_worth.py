@@ -1,5 +1,7 @@
 """``reproduce worth``: arms differ in their factor alone, and tables say what records hold."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,7 @@ from graphdrop.experiments.worth_comparisons import (
     runs_of,
     seen_in,
 )
+from graphdrop.experiments.worth_page import Made, summary
 
 RECIPE = read_recipe("worth-auto")
 CELLS = {(cell.row, cell.dataset): cell for cell in RECIPE.cells()}
@@ -251,7 +254,7 @@ def test_the_best_fixed_rate_is_that_of_each_seed_on_validation_nodes():
     assert {seed: seen["validation"]["nll"] for seed, seen in best.items()} == pytest.approx(
         {0: 0.3, 1: 0.1}
     )
-    assert best[0]["seconds"] == 18.0
+    assert best[0]["cpu_seconds"] == 108.0
 
 
 def test_the_correction_counts_comparisons_that_are_not_made_yet():
@@ -266,21 +269,22 @@ def test_the_correction_counts_comparisons_that_are_not_made_yet():
 
 
 def test_the_tables_and_the_figure_of_some_runs_say_what_is_missing():
-    base = [record(seed, 0.7) for seed in range(500, 503)]
-    found = target_runs(
-        {("base", "cora"): base, ("none", "cora"): [record(seed, 0.6) for seed in (500, 501, 502)]}
-    )
+    seeds = range(510, 520)
+    base, none = ([record(seed, share) for seed in seeds] for share in (0.7, 0.6))
+    node = [record(seed, 0.7) for seed in seeds[:3]]
+    found = target_runs({("base", "cora"): base, ("none", "cora"): none, ("node", "cora"): node})
     rendered = worth(found)
     assert set(rendered.tables) == {"worth", *(f"worth-{f.name}" for f in RECIPE.factors)}
     sharing = rendered.tables["worth-sharing"].to_markdown()
     assert "| cora, base |" in sharing
     assert "over seeds and test nodes" in sharing
-    assert "p = " in sharing
+    assert sharing.count("p = ") == 2
+    assert sharing.count("some seeds are missing") == 2
     assert "citeseer" not in sharing
-    assert "0.06 core-hours" in sharing
-    assert "6 of 1500 planned runs" in sharing
+    assert "0.23 core-hours" in sharing
+    assert "23 of 1500 planned runs" in sharing
     overview = rendered.tables["worth"].to_markdown()
-    assert "| sharing: node | not run |" in overview
+    assert "| sharing: edge | not run |" in overview
     assert "| kl: KL weight 1 | the base |" in overview
     (figure,) = rendered.figures.values()
     assert [axes.get_xlabel() for axes in figure.axes] == [
@@ -288,6 +292,31 @@ def test_the_tables_and_the_figure_of_some_runs_say_what_is_missing():
         "calibrated NLL, difference",
     ]
     assert worth(target_runs({})).figures == {}
+
+
+def test_the_page_says_better_or_worse_only_of_what_is_beyond_chance_after_the_correction():
+    seeds = range(510, 520)
+    base, worse, same = ([record(seed, share) for seed in seeds] for share in (0.9, 0.3, 0.9))
+    found = target_runs({("base", "cora"): base, ("none", "cora"): worse, ("edge", "cora"): same})
+    said = summary(Made(found))
+    assert "30 of 1500 planned runs are made, in 0.3 core-hours." in said
+    assert (
+        "- **Worse than the default, beyond chance:** none (accuracy on Cora, NLL on Cora)." in said
+    )
+    assert "- **Better than the default, beyond chance:** nothing." in said
+    assert "| A draw per edge and block | one draw per edge | 2 | 0 | 0 | +0.00 |" in said
+    assert "worse than the default: none on Cora, accuracy \N{MINUS SIGN}" in said
+    assert "**The KL term.** With another weight: no comparison is made yet." in said
+    unfinished = target_runs({("base", "cora"): base, ("none", "cora"): worse[:9]})
+    assert "Of 312 planned comparisons 6 have all their seeds" in summary(Made(unfinished))
+
+
+def test_the_files_of_graphs_need_not_be_at_hand_to_find_their_runs(tmp_path):
+    graph = tmp_path / "amazon_photo.npz"
+    graph.write_bytes(b"a graph")
+    own, name = (RECIPE.cells(files=[one])[-1].configs[0] for one in (str(graph), "amazon_photo"))
+    checksum = hashlib.sha256(b"a graph").hexdigest()
+    assert run_key(own) == run_key(name, checksum=checksum)
 
 
 def test_views_are_read_from_the_runs_of_the_base():

@@ -193,6 +193,20 @@ def test_by_name_it_has_the_hops_and_depth_of_the_settings_and_all_weights_have_
     assert trainer.objective.l2([]).item() == pytest.approx(squares, rel=1e-5)
 
 
+def test_propagated_features_have_their_own_normalization_and_dropout():
+    model = trained("PROPAGATION-NS", norm_layer="batch", dropout=0.9, input_dropout=0.0).model
+    assert isinstance(model.input_norm, torch.nn.BatchNorm1d)
+    seen: list[torch.Tensor] = []
+    model.convs[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    model.train()(DATA.data.x, DATA.data.edge_index)
+    (given,) = seen  # normalized over the nodes, and nothing is dropped
+    assert given.mean(0) == pytest.approx(torch.zeros(8), abs=1e-5)
+    assert (given != 0.0).all()
+    model.input_dropout = None
+    model(DATA.data.x, DATA.data.edge_index)
+    assert (seen[1] == 0.0).double().mean() > 0.5
+
+
 def test_features_without_masks_are_propagated_once():
     layer = MixedOrderPropagation(2, DropNode(0.5))
     layer.ask(KEEP_ALL, 0)

@@ -26,6 +26,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "heads": 8,
         "rate_draw": "layer",
         "orders": 8,
+        "input_dropout": "same",
     },
     "data": {"calibration": 0.0, "missing": "impute"}
     | dict.fromkeys(
@@ -72,14 +73,15 @@ def _with_effect(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def run_key(config: Config, *, watch: bool = False) -> str:
+def run_key(config: Config, *, watch: bool = False, checksum: str | None = None) -> str:
     """The key of a run; with `watch` it also follows the total variation of its layers.
 
-    It needs no data at hand: a known dataset is what its published checksums say.
+    It needs no data at hand: a known dataset is what its published checksums say, and of a file
+    that is not there its `checksum` can be given.
     """
     everything = {
         "algorithm": ALGORITHM,
-        "data": _checksum(config),
+        "data": checksum or _checksum(config),
         # The recipe auto chooses whatever is not given.
         "settings": settled(config)
         if config.recipe == "paper"

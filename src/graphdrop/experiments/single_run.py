@@ -71,7 +71,7 @@ def run_config(
         on_epoch: called with the number of every epoch that is done.
         device: where to train, as `Trainer` takes it; measures are taken on the CPU.
     """
-    start = time.monotonic()
+    start, cpu_start = time.monotonic(), time.process_time()
     _forget_peak()
     divided = {"split_seed": 0} if isinstance(config, Divided) else {}
     dataset = _dataset(config.data.model_copy(update={"features": "stored", **divided}))
@@ -98,6 +98,7 @@ def run_config(
             found = _whole(config, dataset, follower, blind=blind)
     except DivergedError as error:
         found = {"error": str(error)}
+    found.setdefault("cpu_seconds", round(time.process_time() - cpu_start, 3))
     found |= {"peak_megabytes": _peak_megabytes(), "seconds": round(time.monotonic() - start, 3)}
     return record | dict(compact(found))
 

@@ -4,13 +4,18 @@ A line is written at once, under a lock, and waited for until the disk has it. A
 killed in the middle leaves at most a last line without its end: readers pass over it and the next
 writer cuts it off. A claim is a lock on one byte of a file beside it, which the system takes back
 from a process that ends, however it ends.
+
+Runs that are kept for good may lie compressed beside it: those of ``runs.jsonl`` in
+``archive/runs-*.jsonl.gz``, written by ``graphdrop.experiments.archive``.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphdrop.util.files import sync_folder
 
-RUNS, CLAIMS = "runs.jsonl", ".claims"
+RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.gz"
 
 Record = dict[str, Any]
 Scores = dict[str, float | None]
@@ -49,6 +54,7 @@ class RunLine(BaseModel):
     kl: Course | None = None
     total_variation: Course | None = None
     seconds: float | None = None
+    cpu_seconds: float | None = None
     seconds_per_epoch: float | None = None
     peak_megabytes: float | None = None
 
@@ -61,9 +67,19 @@ class Store:
         self.path = self.folder / file
         self._records: dict[str, Record] = {}
         self._read = 0
+        self._archives_read = False
+
+    @property
+    def archives(self) -> list[Path]:
+        """The compressed files of finished runs, in the order of their names."""
+        return sorted((self.folder / "archive").glob(f"{self.path.stem}-*{ARCHIVE}"))
 
     def records(self) -> dict[str, Record]:
         """Every finished run by its key; lines that others have added since are read now."""
+        if not self._archives_read:
+            for path in self.archives:
+                self._read_archive(path)
+            self._archives_read = True
         if not self.path.exists():
             return self._records
         with self.path.open("rb") as stream:
@@ -71,11 +87,17 @@ class Store:
             for line in stream:
                 if not line.endswith(b"\n"):
                     break  # it is being written, or its writer was killed
-                self._add(line)
+                self._add(line, self.path, self._read)
                 self._read += len(line)
         return self._records
 
-    def _add(self, line: bytes) -> None:
+    def _read_archive(self, path: Path) -> None:
+        at = 0
+        for line in unpacked(path).splitlines(keepends=True):
+            self._add(line, path, at)
+            at += len(line)
+
+    def _add(self, line: bytes, path: Path, at: int) -> None:
         try:
             record = json.loads(line)
             RunLine.model_validate(record)
@@ -84,7 +106,7 @@ class Store:
             field = ".".join(map(str, wrong["loc"])) if wrong else ""
             what = f" ({field}: {wrong['msg'].lower()})" if wrong and field else ""
             raise ValueError(
-                f"{self.path} has a line that is not a run, at byte {self._read}{what}: take that "
+                f"{path} has a line that is not a run, at byte {at}{what}: take that "
                 "line out, and its run is made again"
             ) from error
         self._records.setdefault(record["key"], record)
@@ -110,6 +132,17 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / CLAIMS).open("ab") as stream:
             yield Claims(stream)
+
+
+def unpacked(path: Path) -> bytes:
+    """The lines of a compressed file of runs."""
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): take it from its origin again, or remove it, and its "
+            "runs are made again"
+        ) from error
 
 
 class Claims:

@@ -81,7 +81,8 @@ class TargetRuns:
         versions = sorted(
             {f"graphdrop {_of(r, 'graphdrop')}, torch {_of(r, 'torch')}" for r in records}
         )
-        spent = duration(sum(record["seconds"] for record in records))
+        # On a busy machine processor time, where a record has it, says more than that of the clock.
+        spent = duration(sum(_seconds(record) for record in records))
         kind = "Quick form of the recipe" if self.quick else "Recipe"
         return (
             f"{kind} {self.target}-{self.name}: {len(records)} runs, seeds {seeds[0]} to "
@@ -94,15 +95,19 @@ def _of(record: Record, package: str) -> str:
     return version
 
 
+def _seconds(record: Record) -> float:
+    return float(record["cpu_seconds"] if "cpu_seconds" in record else record["seconds"])
+
+
 def _few(words: Sequence[str], limit: int = 4) -> str:
     more = f" and {len(words) - limit} more" if len(words) > limit else ""
     return ", ".join(words[:limit]) + more
 
 
-def in_store(cell: Cell, store: Store, *, watch: bool) -> CellRuns:
-    """A cell with those of its runs that the store has."""
+def in_store(cell: Cell, store: Store, *, watch: bool, checksum: str | None = None) -> CellRuns:
+    """A cell with those of its runs that the store has; `checksum` is of a file not at hand."""
     records = store.records()
-    keys = [run_key(config, watch=watch) for config in cell.configs]
+    keys = [run_key(config, watch=watch, checksum=checksum) for config in cell.configs]
     there = [records[key] for key in keys if key in records]
     whole = [record for record in there if "error" not in record]
     return CellRuns(cell, whole, len(there) - len(whole))

@@ -16,6 +16,7 @@ from graphdrop.experiments.worth_comparisons import (
     Comparison,
     Seen,
     compared,
+    complete,
     core_hours,
     corrected,
     planned_runs,
@@ -38,7 +39,7 @@ SHOWN: dict[str, tuple[Callable[[Seen], float | None], int]] = {
         3,
     ),
     "AUROC, features of noise": (lambda seen: seen["noise_auroc"]["entropy"], 3),
-    "seconds": (lambda seen: seen["seconds"], 0),
+    "processor seconds": (lambda seen: seen["cpu_seconds"], 0),
 }
 OVER = {
     "seeds and nodes": "seeds and test nodes",
@@ -96,7 +97,8 @@ def _note(found: TargetRuns, graphs: Sequence[str]) -> str:
 def _rows(
     found: TargetRuns, factor: Factor, graphs: Sequence[str], comparisons: Sequence[Comparison]
 ) -> list[tuple[str, Cells]]:
-    p_values = corrected(comparisons, factor, found.recipe.graphs)
+    made = [one for one in comparisons if complete(one, found.recipe.runs)]
+    p_values = corrected(made, factor, found.recipe.graphs)
     rows: list[tuple[str, Cells]] = []
     for graph in graphs:
         own = [one for one in comparisons if one.graph == graph]
@@ -109,7 +111,7 @@ def _rows(
                     rows.append((f"{graph}, {name}", [("",), ("",), *_scores(runs)]))
         for one in own:
             cells = [
-                _difference(one, score, p_values.get((one.arm.name, graph, score)))
+                _difference(one, score, p_values.get((one.arm.name, graph, score)), one in made)
                 for score in PRIMARY
             ]
             against = "" if one.arm.against == "base" else f" (against {one.arm.against})"
@@ -117,12 +119,15 @@ def _rows(
     return rows
 
 
-def _difference(one: Comparison, score: str, p_value: float | None) -> tuple[str, ...]:
+def _difference(one: Comparison, score: str, p_value: float | None, made: bool) -> tuple[str, ...]:
     found = one.differences.get(score)
     if found is None:
         return ("too few runs",)
     lines = [interval_text(found, DIGITS[score]), f"over {OVER[one.over]}"]
-    lines.append("descriptive" if p_value is None else f"p = {p_value:.3f}")
+    if not made:
+        lines.append("some seeds are missing")
+    else:
+        lines.append("descriptive" if p_value is None else f"p = {p_value:.3f}")
     return tuple(lines)
 
 

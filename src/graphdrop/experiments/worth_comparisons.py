@@ -28,7 +28,7 @@ from graphdrop.experiments.target_runs import TargetRuns
 Seen = Mapping[str, Any]
 """What a run shows in one way of predicting."""
 BySeed = dict[int, Seen]
-_OF_RUN = ("seed", "data", "tested", "fitted", "seconds")
+_OF_RUN = ("seed", "data", "tested", "fitted", "cpu_seconds")
 FACTORS = {"accuracy": 100.0, "nll": 1.0}
 """Accuracy is shown in points."""
 
@@ -63,7 +63,7 @@ def runs_of(found: TargetRuns, arm: Arm, graph: str) -> BySeed:
     for seed in sorted(seeds):
         tried = [one[seed] for one in by_row]
         best = min(tried, key=lambda seen: seen["validation"]["nll"])
-        chosen[seed] = {**best, "seconds": sum(seen["seconds"] for seen in tried)}
+        chosen[seed] = {**best, "cpu_seconds": sum(seen["cpu_seconds"] for seen in tried)}
     return chosen
 
 
@@ -121,6 +121,11 @@ def _difference(pairs: Sequence[tuple[Seen, Seen]], score: str, over: str) -> Di
     return resampled_t(values, tested=first["tested"], fitted=first["fitted"])
 
 
+def complete(one: Comparison, runs: int) -> bool:
+    """Whether all planned runs of both sides are there: only then its p-value counts."""
+    return len(one.runs.keys() & one.others.keys()) == runs
+
+
 def corrected(
     comparisons: Iterable[Comparison], factor: Factor, graphs: Sequence[str]
 ) -> dict[tuple[str, str, str], float]:
@@ -155,6 +160,7 @@ __all__ = [
     "Comparison",
     "compared",
     "comparison",
+    "complete",
     "core_hours",
     "corrected",
     "planned_runs",

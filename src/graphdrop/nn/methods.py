@@ -209,8 +209,13 @@ class Blueprint:
             estimator=own,
             seed=seed,
         )
-        propagation.sample_dropout = settings.dropout > 0.0
+        propagation.sample_dropout = max(settings.dropout, self._input_dropout) > 0.0
         return self._stack(propagation)
+
+    @property
+    def _input_dropout(self) -> float:
+        settings = self.settings
+        return settings.dropout if settings.input_dropout == "same" else settings.input_dropout
 
     def _stack(self, input_propagation: nn.Module | None = None) -> nn.Module:
         from graphdrop.nn.stack import ConvStack  # noqa: PLC0415 - PyG's layers take seconds
@@ -228,6 +233,7 @@ class Blueprint:
             jk=None if settings.jumping == "none" else settings.jumping,
             heads=settings.heads,
             input_propagation=input_propagation,
+            input_dropout=self._input_dropout,
         )
 
     def as_json(self) -> dict[str, Any]:

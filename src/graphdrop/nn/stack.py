@@ -61,13 +61,15 @@ class ConvStack(nn.Module):
         num_layers: number of layers; for APPNP and ``propagation`` those of the MLP.
         out_channels: number of classes, or of targets.
         dropout: drop rate of DropOut on the input of every layer.
-        norm: normalization layer after every hidden layer: ``"batch"``, ``"layer"`` or ``None``.
+        norm: normalization layer after every hidden layer, and of propagated features:
+            ``"batch"``, ``"layer"`` or ``None``.
         residual: add a linear map of a layer's input to its output.
         jk: jumping knowledge: the outputs of all layers, joined by ``"cat"`` or ``"max"``, or the
             ``"last"``, go into a last linear layer; ``None`` is without.
         heads: number of attention heads, if it divides the width.
         input_propagation: a module that is applied to features and edges before all layers, such
             as ``MixedOrderPropagation``.
+        input_dropout: drop rate on what it gives, if that is not ``dropout``.
     """
 
     def __init__(
@@ -84,10 +86,13 @@ class ConvStack(nn.Module):
         jk: Literal["cat", "max", "last"] | None = None,
         heads: int = 8,
         input_propagation: nn.Module | None = None,
+        input_dropout: float | None = None,
     ) -> None:
         super().__init__()
         self.architecture, self.dropout = architecture, dropout
         self.input_propagation = input_propagation
+        self.input_norm = norm_layer(norm if input_propagation is not None else None, in_channels)
+        self.input_dropout = input_dropout if input_propagation is not None else None
         self.first = self.propagation = None
         inputs = in_channels
         count = num_layers
@@ -133,12 +138,13 @@ class ConvStack(nn.Module):
         x = x if x.layout is torch.strided else x.to_dense()
         edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         if self.input_propagation is not None:
-            x = self.input_propagation(x, *edges)
+            x = self.input_norm(self.input_propagation(x, *edges))
         if self.first is not None:
             x = self.first(dropout(x, self.dropout, self.training)).relu()
         initial, outputs = x, []
         for number, layer in enumerate(self.convs):
-            dropped = dropout(x, self.dropout, self.training)
+            first = self.input_dropout if number == 0 else None
+            dropped = dropout(x, self.dropout if first is None else first, self.training)
             out = self._apply_layer(layer, dropped, initial, edges)
             if number < len(self.norms):
                 if self.residual:

@@ -1,0 +1,79 @@
+"""The passages of docs/evidence.md and README.md that are made from the committed records.
+
+    python -m graphdrop.experiments.evidence_page results docs/evidence.md README.md
+
+writes them between their marks; a test compares them with the records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from graphdrop.experiments import worth_page
+from graphdrop.experiments.goals import goals
+from graphdrop.experiments.store import Store
+from graphdrop.experiments.worth_advice import advice, claims
+from graphdrop.experiments.worth_page import Made, committed
+from graphdrop.experiments.worth_uncertainty import uncertainty
+from graphdrop.util.files import replace_file
+
+END = "<!-- made: end -->"
+BEGIN = "<!-- made by graphdrop.experiments.evidence_page: {name} -->"
+PASSAGE = re.compile(
+    re.escape(BEGIN).replace(r"\{name\}", "(?P<name>[a-z]+)") + ".*?" + re.escape(END), re.DOTALL
+)
+
+
+def core_hours(folder: Path) -> float:
+    """Processor time of the second edition; lines of the first have none."""
+    records = list(Store(folder).records().values())
+    for looks in sorted((folder / "searches").glob("*.jsonl")):
+        records += map(json.loads, looks.read_text(encoding="utf-8").splitlines())
+    return float(sum(record.get("cpu_seconds", 0.0) for record in records)) / 3600.0
+
+
+def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
+    """Every passage by its name."""
+    made = Made(committed(folder))
+    return {
+        "summary": lambda: worth_page.summary(made),
+        "uncertainty": lambda: uncertainty(made),
+        "comparisons": lambda: worth_page.tables(made),
+        "advice": lambda: advice(made),
+        "claims": lambda: claims(made),
+        "goals": lambda: goals(folder, made),
+        "cost": lambda: (
+            "All runs of the second edition, those of its looks at validation nodes included, "
+            f"took {core_hours(folder):.1f} core-hours of processor time."
+        ),
+    }
+
+
+def with_passages(page: str, folder: Path) -> str:
+    """A page with every passage between its marks."""
+    made = passages(folder)
+
+    def renewed(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name not in made:
+            raise ValueError(
+                f"the page has a mark for {name!r}; it takes one of {', '.join(made)}."
+            )
+        return f"{BEGIN.format(name=name)}\n{made[name]()}\n{END}"
+
+    return PASSAGE.sub(renewed, page)
+
+
+def main(results: str, *pages: str) -> None:
+    """Write the passages into pages."""
+    for path in map(Path, pages):
+        text = with_passages(path.read_text(encoding="utf-8"), Path(results))
+        replace_file(path, text.encode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

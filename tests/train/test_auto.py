@@ -1,6 +1,7 @@
 """The recipe auto: what it chooses for a graph, and that it reads nothing it must not read."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -93,7 +94,7 @@ def test_what_is_given_wins_and_the_method_stays():
     assert auto.chosen(result, load_dataset(graph()), None, Silent()) is result
 
 
-def test_mini_batches_take_as_many_steps_in_fewer_epochs():
+def test_mini_batches_take_fewer_epochs_and_more_steps():
     full = chosen(Config(data={"split": "random-fractions"}), graph()).train
     labelled = int(load_dataset(graph(), split="random-fractions").split.train.sum())
     for steps in (1, 4, labelled):
@@ -101,8 +102,9 @@ def test_mini_batches_take_as_many_steps_in_fewer_epochs():
         batches = chosen(
             Config(data={"split": "random-fractions"}, train={"batch_size": size}), graph()
         ).train
-        assert batches.epochs == max(20, -(-full.epochs // steps))
-        assert batches.patience == max(5, -(-full.patience // steps))
+        assert full.epochs / steps <= batches.epochs <= full.epochs
+        assert batches.epochs == math.ceil(full.epochs / steps**0.5)
+        assert batches.patience == math.ceil(full.patience / steps**0.5)
         assert batches.evaluate_every == -(-10 // steps)
 
 

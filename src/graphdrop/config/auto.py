@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
@@ -158,19 +158,18 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
     return merged(*chosen)
 
 
-FEWEST_EPOCHS, LEAST_PATIENCE = 20, 5
-"""Of mini-batches, however many there are in an epoch."""
 STEPS_TO_EVALUATION = 10
 
 
 def of_batches(train: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """The epochs, patience and evaluations of training if an epoch has so many steps.
 
-    A full batch is one step. Mini-batches take about as many steps in all, in fewer epochs.
+    A full batch is one step. Mini-batches take fewer epochs with more steps in all, since each has
+    a gradient of its own noise: both change by the square root of the steps of an epoch.
     """
     return {
-        "epochs": max(FEWEST_EPOCHS, ceil(train["epochs"] / steps)),
-        "patience": max(LEAST_PATIENCE, ceil(train["patience"] / steps)),
+        "epochs": ceil(train["epochs"] / sqrt(steps)),
+        "patience": ceil(train["patience"] / sqrt(steps)),
         "evaluate_every": ceil(STEPS_TO_EVALUATION / steps),
     }
 

@@ -21,7 +21,7 @@ from graphdrop.data.splits import random_fractions
 from graphdrop.data.validate import MASKS
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrating import calibrate
-from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.metrics import calibration_error, calibration_floor, nll
 
 if TYPE_CHECKING:

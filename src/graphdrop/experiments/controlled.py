@@ -24,7 +24,7 @@ from graphdrop.experiments.measures import BINS, scores
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrating import calibrate
 from graphdrop.inference.calibration import Calibrator, EntropyTemperatureScaling
-from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.metrics import calibration_floor, ood_auroc
 
 if TYPE_CHECKING:

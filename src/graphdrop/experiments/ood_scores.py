@@ -19,8 +19,8 @@ from graphdrop.data import Dataset
 from graphdrop.data.ood import feature_noise, shifted_columns
 from graphdrop.experiments.left_out_class import LeftOut, uncertainties
 from graphdrop.inference import Predictive
+from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.energies import EnergyScale, energy
-from graphdrop.inference.predictive import PREDICTION_STEP, draws_of, settled
 from graphdrop.metrics import ood_auroc
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from graphdrop.experiments.ood_scores import Unfamiliar, unfamiliar_scores
 from graphdrop.experiments.set_coverage import Covered, set_scores
 from graphdrop.experiments.store import Record
 from graphdrop.experiments.trust import calibration_record
-from graphdrop.inference.predictive import PREDICTION_STEP
+from graphdrop.inference.draws import PREDICTION_STEP
 from graphdrop.metrics import TotalVariation
 from graphdrop.nn.sampled import layer_inputs
 from graphdrop.samplers import Draw

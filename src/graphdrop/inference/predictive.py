@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from graphdrop.draws import TEMPERATURE
 from graphdrop.inference.calibration import (
     Calibrator,
     GraphCalibrator,
@@ -27,14 +26,14 @@ from graphdrop.inference.calibration import (
 )
 from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.classes import ClassSummary, Predictive
+from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
 from graphdrop.inference.shift import is_known_graph, warn_of_shift
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
-from graphdrop.nn.sampled import SampledModel, sampled
-from graphdrop.samplers import KEEP_ALL, Draw
+from graphdrop.nn.sampled import sampled
 from graphdrop.util.devices import has_float64
 
 if TYPE_CHECKING:
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Decoder = Callable[[Tensor], Tensor]
 
-PREDICTION_STEP = 1 << 62
-"""The step number of prediction draws, beyond all steps of training."""
 FOLDED_NUMBERS = 1 << 18
 """The largest number of values that are summed at once, but at least one sample."""
 GRAPHS_AT_ONCE = 64
@@ -304,44 +301,6 @@ def _finished(
         aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
         return replace(answer, aleatoric=aleatoric, epistemic=epistemic)
     return answer
-
-
-def settled(
-    engine: SampledModel,
-    samples: int | None = None,
-    seed: int | None = None,
-    masks: Masks | None = None,
-    temperature: float | None = None,
-) -> PredictionDefaults:
-    """The model's prediction defaults, replaced by the given arguments."""
-    own, trained = engine.defaults, engine.estimator
-    trained_temperature = None if trained is None else trained.temperature
-    chosen = masks or ("relaxed" if temperature is not None else own.masks)
-    if chosen is None:
-        chosen = "hard" if trained_temperature is None else "relaxed"
-    if chosen not in ("relaxed", "hard", "expected", "off"):
-        raise ValueError(f"masks is {chosen!r}: give relaxed, hard, expected or off")
-    if temperature is None:
-        temperature = own.temperature or trained_temperature or TEMPERATURE
-    return replace(
-        own,
-        samples=own.samples if samples is None else samples,
-        seed=own.seed if seed is None else seed,
-        masks="expected" if samples == 0 else chosen,
-        temperature=temperature,
-    )
-
-
-def draws_of(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
-    """The draws of the passes that a prediction takes."""
-    if settings.masks == "off":
-        yield KEEP_ALL
-    elif settings.masks == "expected":
-        yield None
-    else:
-        temperature = settings.temperature if settings.masks == "relaxed" else None
-        draw = Draw(settings.seed, step, temperature=temperature, dropout=settings.dropout)
-        yield from (replace(draw, sample=sample) for sample in range(settings.samples))
 
 
 def _layerwise(

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from graphdrop.inference.calibration import Calibrator, Samples, from_json
 from graphdrop.inference.calibration.base import KEPT_NUMBERS
-from graphdrop.inference.predictive import origin_of, settled, summarised
+from graphdrop.inference.draws import settled
+from graphdrop.inference.predictive import origin_of, summarised
 from graphdrop.train.predicting import predictive_samples
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
         "claims": lambda: claims(made),
         "goals": lambda: goals(folder, made),
         "cost": lambda: (
-            "All runs of the second edition, those of its looks at validation nodes included, "
-            f"took {core_hours(folder):.1f} core-hours of processor time."
+            "All finished runs of the second edition, those on this page and those of unfinished "
+            f"parts, took {core_hours(folder):.1f} core-hours of processor time."
         ),
     }
 

@@ -77,7 +77,10 @@ def test_a_folder_has_one_writer_and_a_run_that_ended_leaves_it(run, tiny, setti
     Trainer(config, tiny, run, resume=True, progress=Silent()).fit()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+# That SIGINT is heard as well is also seen where it comes twice, in torture/test_faults.py.
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_saves_the_run_and_says_how_to_go_on(tmp_path, number):
     out = tmp_path / "run"
     words = ["train", "--dataset", "synthetic", "--epochs", "100000", "--out", str(out)]

@@ -41,7 +41,9 @@ print(estimate.total, bytes_of("VmHWM") - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it reads Linux's peak")
-@pytest.mark.parametrize(("nodes", "width"), [(30_000, 32), (60_000, 64)])
+@pytest.mark.parametrize(
+    ("nodes", "width"), [(30_000, 32), pytest.param(60_000, 64, marks=pytest.mark.slow)]
+)
 def test_the_estimate_is_near_the_measured_peak(nodes: int, width: int) -> None:
     command = [sys.executable, "-W", "ignore", "-c", MEASURE, str(nodes), str(width)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from graphdrop.experiments import worth_page
@@ -36,9 +37,14 @@ def core_hours(folder: Path) -> float:
     return float(sum(record.get("cpu_seconds", 0.0) for record in records)) / 3600.0
 
 
+@lru_cache(maxsize=1)
+def _made(folder: Path) -> Made:
+    return Made(committed(folder))
+
+
 def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
     """Every passage by its name."""
-    made = Made(committed(folder))
+    made = _made(folder)
     return {
         "summary": lambda: worth_page.summary(made),
         "uncertainty": lambda: uncertainty(made),

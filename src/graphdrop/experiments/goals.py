@@ -103,7 +103,8 @@ def _accuracy(store: Store, goal: Goal) -> str:
     asked = "reported" if goal.asked is None else f"{goal.asked:.1f} %"
     planned = len(runs.cell.configs)
     if len(runs.records) < planned:
-        return f"| {goal.what} | {asked} | not run | no |"
+        done = f"{len(runs.records)} of {planned} runs, unfinished" if runs.records else "not run"
+        return f"| {goal.what} | {asked} | {done} | no |"
     ours = summarise(_percent(runs))
     reached = "" if goal.asked is None else _yes(round(ours.mean, 1) >= goal.asked)
     shown = f"{ours.mean:.2f} ± {ours.deviation:.2f} %, {ours.count} runs"

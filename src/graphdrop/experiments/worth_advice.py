@@ -114,6 +114,11 @@ CLAIMS = (
         "Not having to choose it",
     ),
     Claim(
+        "learned rates beat the best fixed one",
+        "the best of the three by validation",
+        "Learning the rate",
+    ),
+    Claim(
         "ARM beats concrete",
         "ARM",
         "The gradient estimator",

@@ -363,6 +363,7 @@ def pooled(graph: str, method: str) -> list[float]:
         for record in runs().values()
         if "floor_gaps" in record
         and Path(record["config"]["data"]["dataset"]).stem == graph
+        and record["config"]["data"]["split"] != "ppnp"
         and record["config"]["model"]["method"] == method
     ]
     error, floor, _ = pooled_ece(own)

@@ -113,11 +113,20 @@ make_venv = \
 	else "$$python" -m venv --without-pip $(VENV) && \
 	  "$$python" -m pip --python $(BIN)/python install --quiet pip; fi
 
+# HASHED=1 stops where a package cannot be had with a sha256 of hashes.txt. HASHED=try stops at a
+# file with another sha256, and goes on by constraints.txt alone if the index lacks one or is away.
+install_hashed = log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	if $(HASHED_INSTALL) 2>"$$log"; then echo "Every package but torch has a sha256 of hashes.txt."; \
+	elif [ "$(HASHED)" != try ] || grep -q 'DO NOT MATCH THE HASHES' "$$log"; \
+	then cat "$$log" >&2; exit 1; \
+	else tail -n 3 "$$log" >&2; \
+	  echo "Hashes were not checked: the index did not give every package (above)." >&2; fi
+
 # A stamp is touched last, so that an installation cut short is done again.
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); rm -rf $(VENV); $(make_venv); }
 	@echo "Installing graphdrop and its tools into $(VENV): the first time takes a minute or more."
-	@if [ -n "$(HASHED)" ]; then $(HASHED_INSTALL); fi
+	@if [ -n "$(HASHED)" ]; then $(install_hashed); fi
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 

@@ -56,3 +56,10 @@ def test_nothing_becomes_impossible():
     logits = torch.tensor([[5.0, 0.0, 0.0]]).repeat(9, 1)
     corrected = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic").correct(logits)
     assert bool(torch.isfinite(corrected).all())
+
+
+def test_what_was_never_seen_has_the_chance_of_one_more_node():
+    logits = torch.tensor([[5.0, 0.0, 0.0]]).repeat(9, 1)
+    found = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic")
+    assert isinstance(found, IsotonicRegression)
+    assert found.floor == pytest.approx(1 / ((9 + 1) * 3))

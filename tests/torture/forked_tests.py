@@ -16,12 +16,13 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import _lru_cache_wrapper
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from torture.changes import Mutant, mutated
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", "--tb=no"]
+_SOURCE = str(ROOT / "src" / "graphdrop")
 CANNOT = 9
 """The exit code of a child that could not put the new code in place."""
 OUTCOMES = {0: "survived", 1: "killed", CANNOT: "cannot"}
@@ -95,6 +97,12 @@ class Server:
         self.items: dict[str, pytest.Item] = {}
         self.failed: list[str] = []
         self.stop = True
+        self.at_import: set[tuple[str, str, int]] = set()
+        """Functions that were called before any test: new code of theirs would change nothing."""
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(_SOURCE):
+            self.at_import.add(_key(frame.f_code))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self.stop:
@@ -105,6 +113,7 @@ class Server:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
             raise session.Interrupted("the tests could not be collected")
+        sys.setprofile(None)
         self.items = {item.nodeid: item for item in session.items}
         self.code = self._loaded()
         for line in self.requests:
@@ -116,10 +125,9 @@ class Server:
 
     def _loaded(self) -> dict[tuple[str, str, int], list[FunctionType]]:
         """The functions of the sources by where they are defined."""
-        files = {os.path.realpath(path) for path in self.sources}
         found: dict[tuple[str, str, int], list[FunctionType]] = {}
         for one in gc.get_objects():
-            if type(one) is FunctionType and os.path.realpath(one.__code__.co_filename) in files:
+            if type(one) is FunctionType and one.__code__.co_filename.startswith(_SOURCE):
                 found.setdefault(_key(one.__code__), []).append(one)
         gc.collect()
         gc.freeze()
@@ -151,6 +159,8 @@ class Server:
         old = functions(compile(mutant.path.read_text(), str(mutant.path), "exec"))
         changed = [one for one, other in zip(new, old, strict=True) if one != other]
         if len(changed) != 1 or sum(_key(one) == _key(changed[0]) for one in new) != 1:
+            return False
+        if _key(changed[0]) in self.at_import:
             return False
         targets = self.code.get(_key(changed[0]), [])
         try:
@@ -226,6 +236,7 @@ class Client:
                 os.fdopen(from_client[1], "w") as answers,
             ):
                 server = Server(requests, answers, sources)
+                sys.setprofile(server.note)
                 code = int(pytest.main([*OPTIONS, "--rootdir", str(ROOT), *tests], [server]))
             os._exit(code)
         os.close(to_server[0])

@@ -289,11 +289,10 @@ def kill(
     out = world.folder / name / "out"
     if not command.ranks:  # what is compiled once
         _made(command, out)
-        world.run(command, out, None)
+        _unbroken(world, name, out)
         shutil.rmtree(out)
     _made(command, out)
-    code, seconds = world.run(command, out, None)
-    assert code == 0, f"{name} ended with {code}: {(world.folder / 'log').read_text()[-3000:]}"
+    seconds = _unbroken(world, name, out)
     expected = command.trace(out)
     shutil.rmtree(out)
     found = {
@@ -324,6 +323,12 @@ def kill(
                 found["different"] += 1
         shutil.rmtree(out)
         keep(found)
+
+
+def _unbroken(world: World, name: str, out: Path) -> float:
+    code, seconds = world.run(COMMANDS[name], out, None)
+    assert code == 0, f"{name} ended with {code}: {(world.folder / 'log').read_text()[-3000:]}"
+    return seconds
 
 
 def _made(command: Command, out: Path) -> None:

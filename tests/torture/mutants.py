@@ -136,6 +136,21 @@ def outcome(mutant: Mutant, reach: Reach, server: Client, seconds: float) -> str
     return found
 
 
+def _control(mutant: Mutant, reach: Reach, server: Client, options: argparse.Namespace) -> None:
+    """Run the tests of a module once without a mutant: else what fails anyway would kill it."""
+    kept = options.folder / "controls.jsonl"
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    place = str(mutant.path.relative_to(SOURCE))
+    known = {one["module"]: one["outcome"] for one in map(json.loads, lines)}
+    if place not in known:
+        names = reach.tests(mutant)
+        known[place] = server.ask("mutant", change=None, names=names, seconds=options.seconds)
+        with kept.open("a") as file:
+            file.write(json.dumps({"module": place, "outcome": known[place]}) + "\n")
+    if known[place] != "survived":
+        sys.exit(f"the tests of {place} fail without a mutant: nothing they kill would count")
+
+
 def _imported(mutant: Mutant, names: list[str], folder: Path) -> int:
     """Run the tests in this process, which has not imported the package, on the mutant."""
     code = compile(mutated(mutant), str(mutant.path), "exec", dont_inherit=True)
@@ -172,6 +187,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="try the survivors once more")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of tests on a mutant")
     parser.add_argument("--by-name", action="store_true", help="do not count what tests reach")
+    parser.add_argument("--controls", action="store_true", help="only run tests without a mutant")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -195,6 +211,9 @@ def main() -> None:
     start = time.monotonic()
     for mutant in chosen:
         name = str(mutant)
+        _control(mutant, reach, server, options)
+        if options.controls:
+            continue
         if known.get(name, "survived" if options.again else "") not in ("", "survived"):
             continue
         if name in known and not options.again:

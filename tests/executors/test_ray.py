@@ -67,7 +67,7 @@ if __name__ == "__main__":
 """
 
 
-MEASURED = {"seconds", "seconds_per_epoch", "peak_megabytes"}
+MEASURED = {"seconds", "cpu_seconds", "seconds_per_epoch", "peak_megabytes"}
 SMALL = {
     "recipe": "paper",
     "data": {"dataset": "synthetic"},

@@ -22,7 +22,7 @@ from graphdrop.experiments.single_run import run_config
 from graphdrop.experiments.spaces import Space, draw
 
 KEPT = {"key", "seed", "config", "data", "versions", "validation", "epochs", "selected_epoch"}
-KEPT |= {"drop_rates", "seconds", "seconds_per_epoch", "peak_megabytes"}
+KEPT |= {"drop_rates", "seconds", "cpu_seconds", "seconds_per_epoch", "peak_megabytes"}
 SEARCH = {
     "title": "A search",
     "datasets": ["cora"],
@@ -349,7 +349,7 @@ def test_a_recipe_takes_the_searchs_rules_before_its_own_and_what_was_found_afte
 def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monkeypatch, tmp_path):
     search, store, asked = made(), Store(tmp_path), []
 
-    def run_cells(configs, store, jobs, *, blind, display, executor):
+    def run_cells(configs, store, jobs, *, blind, display, executor, device):
         assert blind
         for config in configs:
             if (key := run_key(config)) not in store.records():

@@ -146,7 +146,7 @@ COMMANDS = {
         of_seeds,
     ),
 }
-MEASURED = ("seconds", "seconds_per_epoch", "peak_megabytes", "versions")
+MEASURED = ("seconds", "cpu_seconds", "seconds_per_epoch", "peak_megabytes", "versions")
 
 
 def _timeless(value: Any) -> Any:

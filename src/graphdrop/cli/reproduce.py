@@ -169,7 +169,7 @@ def _dataset(name: str, files: Sequence[str]) -> str:
     source = find_source(name)
     if source is None:
         known = ", ".join([*SOURCES, *of_files])
-        raise ValueError(f"--dataset is {name!r}: give one of {known}, or a graph of --file")
+        raise ValueError(f"--dataset is {name!r}: give one of {known}, or add its file with --file")
     return source.name
 
 

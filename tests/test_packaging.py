@@ -107,7 +107,7 @@ def test_everything_that_the_tests_run_with_is_pinned() -> None:
     ("folder", "groups"),
     [
         ("src", ["scale", "distributed", "gpu"]),
-        ("tests", ["dev"]),
+        ("tests", ["dev", "torture"]),
         ("benchmarks", ["dev"]),
         ("docs", ["dev", "docs"]),
     ],

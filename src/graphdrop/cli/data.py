@@ -12,6 +12,7 @@ from rich.text import Text
 
 from graphdrop.cli import output, tables
 from graphdrop.data.download import read_verified
+from graphdrop.data.example import write_example
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
 
@@ -140,6 +141,21 @@ def info(
         print("sha256 of the files:")
     for file, sha256 in dataset.checksums.items():
         print(f"{sha256}  {file}")
+
+
+@app.command()
+def example(
+    folder: Annotated[Path, typer.Argument(help="Folder to write them into; it is made.")] = Path(
+        "examples/data"
+    ),
+) -> None:
+    """Write tables to try things on: nodes.csv and edges.csv, two hundred papers, all made up.
+
+    new_nodes.csv and new_edges.csv, without classes, are for `predict` on another graph.
+    """
+    written = write_example(folder)
+    print(f"Wrote {', '.join(path.name for path in written)} into {folder}.")
+    output.result(files=written)
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """A table of nodes and one of edges become a checked graph, or an error that names the line."""
 
-import importlib.util
 import math
 from pathlib import Path
 
@@ -34,15 +33,6 @@ def small(extra: str = "", rows: str = "") -> str:
     names = [*"abcdefghijkl"]
     lines = [f"{name},{number},{'xy'[number % 2]}" for number, name in enumerate(names)]
     return "\n".join([f"id,size,label{extra}", *lines, rows]) + "\n"
-
-
-def test_the_example_is_what_its_script_makes(tmp_path):
-    spec = importlib.util.spec_from_file_location("make", EXAMPLE / "make.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.main(tmp_path)
-    for path in sorted(tmp_path.iterdir()):
-        assert path.read_bytes() == (EXAMPLE / path.name).read_bytes()
 
 
 def test_columns_become_features_by_their_kind():

@@ -1,0 +1,103 @@
+"""A pair of tables to try things on: two hundred papers that cite each other, all made up.
+
+Every paper has a field, which one in eight lacks (nobody has read it yet); a venue, a country and
+numbers, some of them missing; a title; and citations, most of them within its field.
+`new_nodes.csv` and `new_edges.csv` are eighty papers of a later year, none of them with a field.
+`graphdrop data example` writes the four files, which are also in `examples/data` of the repository.
+"""
+
+import csv
+import io
+from pathlib import Path
+from random import Random
+
+FIELDS = ("biology", "chemistry", "physics")
+VENUES = {
+    "biology": ("Cell Notes", "Open Letters", "Field Studies"),
+    "chemistry": ("Bench", "Open Letters", "Reactions"),
+    "physics": ("Waves", "Open Letters", "Reactions"),
+}
+COUNTRIES = ("BR", "DE", "IN", "JP", "KE", "US")
+PAGES = {"biology": 14.0, "chemistry": 9.0, "physics": 7.0}
+WORDS = {
+    "biology": ("cells", "growth", "rivers", "genes", "mice"),
+    "chemistry": ("acids", "salts", "catalysts", "bonds", "solvents"),
+    "physics": ("waves", "lasers", "spins", "plasma", "fields"),
+}
+COLUMNS = ("paper_id", "title", "year", "pages", "references", "venue", "country", "paper_class")
+
+
+def _papers(random: Random, count: int, prefix: str, years: tuple[int, int]) -> list[list[str]]:
+    """A row for each paper, its class in the last cell."""
+    rows = []
+    for number in range(count):
+        field = FIELDS[number % len(FIELDS)]
+        pages = max(2, round(random.gauss(PAGES[field], 4)))
+        references = max(0, round(random.gauss(25, 9)))
+        one, other = random.sample(WORDS[field] + WORDS[random.choice(FIELDS)], 2)
+        venue = random.choice(VENUES[field] if random.random() < 0.75 else ("Open Letters",))
+        rows.append(
+            [
+                f"{prefix}{number + 1:03d}",
+                f"On {one} and {other}, part {number + 1}",
+                str(random.randint(*years)),
+                "" if random.random() < 0.06 else str(pages),
+                str(references),
+                "" if random.random() < 0.04 else venue,
+                random.choice(COUNTRIES),
+                field,
+            ]
+        )
+    return rows
+
+
+def _citations(random: Random, rows: list[list[str]], each: float) -> list[tuple[str, str]]:
+    """Pairs of papers, about two thirds of them of one field."""
+    by_field = {field: [row[0] for row in rows if row[-1] == field] for field in FIELDS}
+    every = [row[0] for row in rows]
+    pairs = set()
+    while len(pairs) < each * len(rows):
+        paper = random.choice(rows)
+        cited = random.choice(by_field[paper[-1]] if random.random() < 0.6 else every)
+        if cited != paper[0] and (cited, paper[0]) not in pairs:
+            pairs.add((paper[0], cited))
+    return sorted(pairs)
+
+
+def _as_csv(header: tuple[str, ...], rows: list[list[str]] | list[tuple[str, str]]) -> bytes:
+    """A CSV file in UTF-8."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue().encode("utf-8")
+
+
+def example_files() -> dict[str, bytes]:
+    """The four files by their names; always the same bytes."""
+    random = Random(20)  # noqa: S311 - a story, not a secret
+    known = _papers(random, 200, "p", (2005, 2020))
+    edges = _citations(random, known, 2.5)
+    read = [row if random.random() > 0.125 else [*row[:-1], ""] for row in known]
+    later = _papers(random, 80, "q", (2021, 2022))
+    later_edges = _citations(random, later, 2.5)
+    return {
+        "nodes.csv": _as_csv(COLUMNS, read),
+        "edges.csv": _as_csv(("source", "target"), edges),
+        "new_nodes.csv": _as_csv(COLUMNS[:-1], [row[:-1] for row in later]),
+        "new_edges.csv": _as_csv(("source", "target"), later_edges),
+    }
+
+
+def write_example(folder: Path) -> list[Path]:
+    """Write the four files into a folder, which is made; no file of other contents is replaced."""
+    files = {folder / name: content for name, content in example_files().items()}
+    for path, content in files.items():
+        if path.exists() and path.read_bytes() != content:
+            raise ValueError(
+                f"{path} is there already, with other contents; give another FOLDER, "
+                "or move the file away"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in files.items():
+        if not path.exists():  # another process may be reading it
+            path.write_bytes(content)
+    return list(files)

@@ -55,7 +55,7 @@ def _citations(random: Random, rows: list[list[str]], each: float) -> list[tuple
     """Pairs of papers, about two thirds of them of one field."""
     by_field = {field: [row[0] for row in rows if row[-1] == field] for field in FIELDS}
     every = [row[0] for row in rows]
-    pairs = set()
+    pairs: set[tuple[str, str]] = set()
     while len(pairs) < each * len(rows):
         paper = random.choice(rows)
         cited = random.choice(by_field[paper[-1]] if random.random() < 0.6 else every)

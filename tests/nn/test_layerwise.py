@@ -231,3 +231,25 @@ def test_rows_in_any_order_have_their_own_jumping_knowledge() -> None:
     model, rows = GCN(FEATURES, 16, 3, 4, GraphDropConnect(0.3), jk="max"), torch.tensor([9, 2, 30])
     whole = predict(model, some_graph(), 3).probabilities[rows]
     torch.testing.assert_close(predict(model, some_graph(), 3, rows=rows).probabilities, whole)
+
+
+@pytest.mark.parametrize("kind", [GCN, pyg.GCN, pyg.GAT], ids=["own", "gcn", "gat"])
+def test_rows_of_few_nodes_read_their_neighborhood_alone(kind: Any) -> None:
+    """On a ring three layers read three nodes to each side: features beyond may be anything."""
+    node = torch.arange(200)
+    ring = torch.stack([node, (node + 1) % 200])
+    edge_index = torch.cat([ring, ring.flip(0)], 1)
+    x = torch.randn(200, FEATURES, generator=torch.Generator().manual_seed(0))
+    rows = torch.tensor([70, 10, 72])
+    near = (node[:, None] - rows).abs().amin(1) <= 3
+    for sampler in (DropOut(0.3), GraphDropConnect(0.3, blocks=2)):
+        if kind is GCN:
+            model = GCN(FEATURES, 16, 3, 4, sampler, residual="initial", jk="cat", seed=1)
+        else:
+            model = kind(FEATURES, 16, 3, 4, jk="cat")
+            attach(model, sampler, seed=1)
+        unread = torch.where(near[:, None], x, torch.nan)
+        whole = predict(model, Data(x=x, edge_index=edge_index), 5, seed=3, rows=rows)
+        part = Data(x=unread, edge_index=edge_index)
+        walked = predict(model, part, 5, seed=3, rows=rows, layerwise=True)
+        torch.testing.assert_close(walked.probabilities, whole.probabilities, atol=1e-5, rtol=0)

@@ -47,6 +47,15 @@ class Layerwise:
     """A folder for hidden states in memory-mapped files; None is for memory."""
 
 
+HELD_BYTES = 1 << 28
+"""Features up to this size are kept as the first layer reads them, preprocessed and sparse; larger
+ones are read from where they are stored in every pass."""
+
+
+def _is_small(x: Tensor, dtype: torch.dtype) -> bool:
+    return x.dtype == dtype and x.numel() * x.itemsize <= HELD_BYTES
+
+
 @torch.no_grad()
 def layerwise_samples(
     engine: SampledModel,
@@ -91,6 +100,9 @@ def layerwise_samples(
             "or leave layerwise out."
         )
     transform = None if settings.features == "stored" else settings.transformed
+    if isinstance(engine, GCN) and isinstance(x, Tensor) and _is_small(x, like.dtype):
+        x, transform = settings.inputs(data).x, None
+        x = engine._inputs.features(x, engine._convs[0])
     if isinstance(x, Tensor):
         advise(x, "all")
     features = Rows(x, like.dtype, transform)

@@ -56,6 +56,7 @@ class LayerwiseModel:
         self.edge_index = edge_index
         given = {name: getattr(data, name, None) for name in ("edge_weight", "edge_attr")}
         self.given = {name: value for name, value in given.items() if value is not None}
+        self._needed: dict[str, Tensor | None] | None = None
         self._known: dict[Any, tuple[Neighborhoods, dict[str, Tensor]]] = {}
         self._numbers = {id(layer): number for number, layer in handle.numbered_layers()}
         for layer in handle.layers.values():
@@ -75,7 +76,9 @@ class LayerwiseModel:
             self._check(group)
             modes = predicting(self.handle.model, dropout=False, batch_statistics=False)
             with one_at_a_time, modes, self._normalized_before():
-                out = self._group(group)
+                if self._needed is None:
+                    self._needed = self._needs()
+                out = self._group(group, self._needed)
             out = out if self.back is None else out[self.back]
             yield from out.unbind(1)
 
@@ -89,22 +92,38 @@ class LayerwiseModel:
                     "predict without layerwise, or attach without it"
                 )
 
-    def _group(self, draws: list[Draw | None]) -> Tensor:
+    def _group(self, draws: list[Draw | None], needed: dict[str, Tensor | None]) -> Tensor:
         states: dict[str, State] = {INPUT: self.x}
         until = last_reads(self.stages)
         for number, stage in enumerate(self.stages):
             last = number + 1 == len(self.stages)
-            states[stage.writes] = self._run(stage, states, draws, last=last)
+            states[stage.writes] = self._run(stage, states, draws, needed[stage.writes], last=last)
             for name in [name for name, read in until.items() if read == number]:
                 del states[name]
         out = states[self.stages[-1].writes]
         assert isinstance(out, Tensor)  # noqa: S101 - a stage writes a tensor
         return out
 
+    def _needs(self) -> dict[str, Tensor | None]:
+        """Of every state, the nodes at which it is read; None for all."""
+        needed = {self.stages[-1].writes: self.rows}
+        for stage in reversed(self.stages):
+            rows = needed[stage.writes]
+            if stage.layer is not None:
+                rows = self._edges(stage.layer)[0].read_by(rows)
+            for name in stage.reads:
+                needed[name] = _union(needed[name], rows) if name in needed else rows
+        return needed
+
     def _run(
-        self, stage: Stage, states: dict[str, State], draws: list[Draw | None], *, last: bool
+        self,
+        stage: Stage,
+        states: dict[str, State],
+        draws: list[Draw | None],
+        rows: Tensor | None,
+        *,
+        last: bool,
     ) -> Tensor:
-        rows = self.rows if last else None
         size = len(self.x) if rows is None else len(rows)
         around, values = self._edges(stage.layer)
         out, first = None, 0
@@ -124,7 +143,8 @@ class LayerwiseModel:
                 if out is None:
                     shape = len(draws), part.shape[1]
                     out = part.new_empty(size, *shape) if last else self.states.empty(*shape)
-                out[first : first + local.wanted, sample] = part
+                at = wanted if rows is not None and not last else slice(first, first + len(wanted))
+                out[at, sample] = part
             first += local.wanted
         if out is None:  # no rows
             raise ValueError("rows is empty; it takes at least one node.")
@@ -174,6 +194,10 @@ class LayerwiseModel:
                 layer.normalize = False
                 stack.callback(setattr, layer, "normalize", True)
             yield
+
+
+def _union(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return None if one is None or other is None else torch.unique(torch.cat([one, other]))
 
 
 def _read(state: State, nodes: Tensor) -> Tensor:

@@ -79,9 +79,15 @@ def terms_width(
 
 
 def prepare(
-    layer: SampledGCNConv, graph: Graph, x: State, passes: Sequence[LayerPass], states: States
+    layer: SampledGCNConv,
+    graph: Graph,
+    x: State,
+    passes: Sequence[LayerPass],
+    states: States,
+    *,
+    nodes: Tensor | None = None,
 ) -> Prepared:
-    """The terms of the sum over neighbours, for all nodes."""
+    """The terms of the sum over neighbours, for all nodes or for those that are named."""
     first = isinstance(x, Rows)
     product = transforms_first(layer, graph, passes, first=first)
     drops = drops_features(layer, passes)
@@ -100,14 +106,14 @@ def prepare(
     width = layer.in_channels if not product else parts * layer.out_channels
     count = len(passes) if drops or isinstance(x, Tensor) else 1
     terms = states.empty(count, width)
-    for begin, end in states.ranges(count * max(width, layer.in_channels)):
-        nodes = plan_loops(graph, begin, end)
+    for span in windows(graph, states, count * max(width, layer.in_channels), nodes):
+        at = slice(*span) if nodes is None else nodes[slice(*span)]
+        loops = plan_loops(graph, at) if drops else None
         for sample in range(count):
-            own: Tensor | SparseFeatures
-            own = x.range(begin, end) if isinstance(x, Rows) else x[begin:end, sample]
-            if drops:
-                own = _dropped(layer, own, nodes, passes[sample])
-            terms[begin:end, sample] = _transformed(layer, own, parts, pairs=pairs)
+            own = x.read(at) if isinstance(x, Rows) else x[at, sample]
+            if loops is not None:
+                own = _dropped(layer, own, loops, passes[sample])
+            terms[at, sample] = _transformed(layer, own, parts, pairs=pairs)
     return Prepared(terms, parts)
 
 
@@ -172,12 +178,15 @@ def window_of(graph: Graph, span: tuple[int, int], rows: Tensor | None) -> Graph
     return row_window(graph, span if rows is None else rows[slice(*span)])
 
 
-def plan_loops(graph: Graph, first: int, last: int) -> Graph:
+def plan_loops(graph: Graph, nodes: slice | Tensor) -> Graph:
     """Nodes alone, each with a loop under its id: for masks on features."""
     kind = graph.indices
-    index = torch.arange(last - first + 1, dtype=kind.dtype, device=kind.device)
-    one = torch.ones(last - first, device=kind.device)
-    ids = index[:-1] + first
+    if isinstance(nodes, slice):
+        ids = torch.arange(nodes.start, nodes.stop, dtype=kind.dtype, device=kind.device)
+    else:
+        ids = nodes.to(kind)
+    index = torch.arange(len(ids) + 1, dtype=kind.dtype, device=kind.device)
+    one = torch.ones(len(ids), device=kind.device)
     return Graph(
         indptr=index,
         indices=index[:-1],

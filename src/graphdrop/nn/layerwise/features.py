@@ -47,11 +47,13 @@ class Rows:
         plain = isinstance(x, Tensor) and self.transform is None and x.dtype == self.dtype
         return x if isinstance(x, Tensor) and plain and x.is_contiguous() else None
 
-    def range(self, first: int, last: int) -> Tensor | SparseFeatures:
-        """The features of nodes ``first`` to ``last`` (exclusive)."""
-        if isinstance(self.x, SparseFeatures):
-            return self.x.select(torch.arange(first, last))
-        return self._read(self.x[first:last])
+    def read(self, nodes: slice | Tensor) -> Tensor | SparseFeatures:
+        """The features of some nodes, sparse if they are stored so."""
+        if isinstance(self.x, Tensor):
+            return self._read(self.x[nodes])
+        if isinstance(nodes, slice):
+            nodes = torch.arange(nodes.start, nodes.stop)
+        return self.x.select(nodes)
 
     def of(self, nodes: Tensor) -> Tensor:
         """The features of some nodes, dense."""

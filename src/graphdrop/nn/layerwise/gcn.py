@@ -1,4 +1,4 @@
-"""Layer-wise passes through a `GCN`: every layer for all nodes, before the next begins."""
+"""Layer-wise passes through a `GCN`: every layer for all nodes it is read at, then the next."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.layerwise import convolution
 from graphdrop.nn.layerwise.convolution import Prepared, State
 from graphdrop.nn.layerwise.features import Rows
+from graphdrop.nn.layerwise.reach import with_neighbors
 from graphdrop.nn.layerwise.states import States
 from graphdrop.nn.models import DRAWN_TOGETHER, GCN, _check_rates
 from graphdrop.nn.norms import normalize
@@ -39,6 +40,10 @@ class LayerwiseGCN:
         _check_rates(model._convs, graph)
         self.model, self.x, self.graph, self.states, self.rows = model, x, graph, states, rows
         self.convs, self.between = model._convs, model.between
+        # the nodes whose inputs and outputs a layer computes, the features first; None for all
+        self.needed = [rows]
+        for _ in self.convs:
+            self.needed.insert(0, with_neighbors(graph.indptr, graph.indices, self.needed[0]))
         self._first: Prepared | None = None  # of the first layer, for all groups of samples
         self._sparse: bool | None = None
 
@@ -67,9 +72,10 @@ class LayerwiseGCN:
             graph = self.graph.with_values(self.graph.value)
             prepared = self._prepared(number, layer, graph, x, passes[number])
             count, width = len(draws), layer.out_channels
-            rows = self.rows if last else None
+            rows = self.needed[number + 1]
             size = self.graph.num_dst if rows is None else len(rows)
             ends = between.out_channels if last else width
+            packed = last or rows is None  # row by row as computed, not by node
             out = (
                 torch.empty(size, count, ends, dtype=layer.weight.dtype)
                 if last
@@ -82,7 +88,7 @@ class LayerwiseGCN:
                 if any(one.sampler is not None and one.sampler.keep_logit.dim() for one in own):
                     # a rate per edge
                     own = list(layer_passes(layer, window, draws, number))
-                target = out[slice(*span)]
+                target = out[slice(*span)] if packed else None
                 part = convolution.convolved(layer, window, prepared, own, None if last else target)
                 nodes = window.dst_ids
                 assert nodes is not None  # noqa: S101 - a window has ids
@@ -90,7 +96,9 @@ class LayerwiseGCN:
                     part = self._activated(number, part, x, every, nodes)
                 if last:
                     part = self._joined(part, every, nodes)
-                if part.data_ptr() != target.data_ptr():
+                if target is None:
+                    out[nodes.long()] = part
+                elif part.data_ptr() != target.data_ptr():
                     target.copy_(part)
             del prepared
             if not last:
@@ -110,7 +118,9 @@ class LayerwiseGCN:
         shared = number == 0 and not convolution.drops_features(layer, passes)
         if shared and self._first is not None:
             return self._first
-        prepared = convolution.prepare(layer, graph, x, passes, self.states)
+        prepared = convolution.prepare(
+            layer, graph, x, passes, self.states, nodes=self.needed[number]
+        )
         if shared:
             self._first = prepared
         return prepared

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphdrop.nn.layerwise.reach import entries_of, with_neighbors
+
 EDGES = 1 << 19
 """Rows are computed together while they have so many edges."""
 
@@ -56,12 +58,13 @@ class Neighborhoods:
             yield wanted[first : max(last, first + 1)]
             first = max(last, first + 1)
 
+    def read_by(self, rows: Tensor | None) -> Tensor | None:
+        """Some nodes and those that they read, in increasing order; None for all nodes."""
+        return with_neighbors(self.indptr, self.source, rows)
+
     def of(self, wanted: Tensor) -> Local:
         """The neighborhood of nodes, which are in increasing order."""
-        degree = self.indptr.diff()[wanted]
-        offset = self.indptr[wanted] - (degree.cumsum(0) - degree)
-        edge = offset.repeat_interleave(degree)
-        edge += torch.arange(len(edge))
+        edge, degree = entries_of(self.indptr, wanted)
         source = self.source[edge].long()
         place = torch.searchsorted(wanted, source).clamp_(max=max(0, len(wanted) - 1))
         inside = wanted[place] == source if len(wanted) else source < 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -73,9 +72,3 @@ class States:
     def rows_at_once(self, width: int) -> int:
         """How many rows of so many numbers are computed at once."""
         return self.batch_size or max(LEAST_ROWS, CHUNK_BYTES // max(1, 4 * width))
-
-    def ranges(self, width: int) -> Iterator[tuple[int, int]]:
-        """First and last row (exclusive) of every chunk of rows of so many numbers."""
-        step = self.rows_at_once(width)
-        for first in range(0, self.nodes, step):
-            yield first, min(first + step, self.nodes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphdrop.nn.features import SPARSE_DENSITY
-from graphdrop.nn.layerwise import states
+from graphdrop.nn.layerwise import holds_features, states
 from graphdrop.util.memory import free_bytes, in_words
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def _of_batches(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int)
     widest = max(widths[1:])
     at_once = min(trainer.config.train.samples, states.States(n).at_once(2 * widest, widest))
     hidden = (2 * at_once + 1) * FLOAT * n * widest + states.CHUNK_BYTES * 3
+    if trainer.config.model.architecture == "gcn" and holds_features(trainer.data.x):
+        hidden += sum(_input_bytes(trainer, n, n, widths[0]))
     edges = EDGE_BYTES * e + SORT_BYTES * e
     return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
 

@@ -29,7 +29,7 @@ from graphdrop.nn.sampled import SampledModel
 from graphdrop.samplers import Draw
 from graphdrop.util.read_ahead import advise
 
-__all__ = ["Layerwise", "layerwise_samples"]
+__all__ = ["Layerwise", "holds_features", "layerwise_samples"]
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,16 @@ class Layerwise:
     """A folder for hidden states in memory-mapped files; None is for memory."""
 
 
-HELD_BYTES = 1 << 28
-"""Features up to this size are kept as the first layer reads them, preprocessed and sparse; larger
-ones are read from where they are stored in every pass."""
+HELD_BYTES, FLOAT_BYTES = 1 << 30, 4
 
 
-def _is_small(x: Tensor, dtype: torch.dtype) -> bool:
-    return x.dtype == dtype and x.numel() * x.itemsize <= HELD_BYTES
+def holds_features(x: Tensor) -> bool:
+    """Whether features are kept as a `GCN` reads them, preprocessed and sparse, for all passes.
+
+    Larger ones are read from where they are stored, in every pass.
+    """
+    entries = x.numel() if x.layout is torch.strided else 4 * x._nnz()
+    return x.dtype == torch.float32 and FLOAT_BYTES * entries <= HELD_BYTES
 
 
 @torch.no_grad()
@@ -100,7 +103,8 @@ def layerwise_samples(
             "or leave layerwise out."
         )
     transform = None if settings.features == "stored" else settings.transformed
-    if isinstance(engine, GCN) and isinstance(x, Tensor) and _is_small(x, like.dtype):
+    held = isinstance(x, Tensor) and x.dtype == like.dtype and holds_features(x)
+    if isinstance(engine, GCN) and held:
         x, transform = settings.inputs(data).x, None
         x = engine._inputs.features(x, engine._convs[0])
     if isinstance(x, Tensor):

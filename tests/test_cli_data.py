@@ -241,3 +241,14 @@ def test_convert_writes_a_store_that_train_and_verify_take(run, tmp_path: Path) 
     code, _, err = run("data", "verify", store)
     assert code == 2
     assert "y.npy" in err
+
+
+def test_convert_takes_tables_with_the_columns_that_are_named(run, tmp_path: Path) -> None:
+    run("data", "example", str(tmp_path))
+    columns = ("--label", "paper_class", "--id", "paper_id")
+    code, out, err = run("data", "convert", str(tmp_path), str(tmp_path / "store"), *columns)
+    assert code == 0, err
+    assert "200 nodes, 1,000 directed edges, 16 features" in out
+    code, _, err = run("data", "convert", "synthetic", str(tmp_path / "other"), *columns)
+    assert code == 2
+    assert "label and id are for a folder of tables" in err

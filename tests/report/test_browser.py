@@ -179,7 +179,7 @@ def test_on_paper_the_page_is_light_without_controls_and_unfolded(browser, made,
     assert browser.run("document.querySelectorAll('details:not([open])').length") == 0
     browser.call("Emulation.setEmulatedMedia", media="print")
     shown = "one => getComputedStyle(one).display !== 'none'"
-    for selector in (".bar", ".controls", "#threshold"):
+    for selector in (".bar", ".controls", "#threshold", "#node"):  # no node is chosen
         assert not browser.run(f"[...document.querySelectorAll('{selector}')].some({shown})")
     browser.run("dispatchEvent(new Event('afterprint'))")
     browser.call("Emulation.setEmulatedMedia", media="")

@@ -176,6 +176,8 @@ def convert(
     labels: Annotated[
         Path | None, typer.Option(help="A class per node, -1 for none: .npy, .csv or .csv.gz.")
     ] = None,
+    label: tables.Label = None,
+    id_column: tables.Id = None,
     directed: Annotated[
         bool, typer.Option("--directed", help="Keep edges as they are listed.")
     ] = False,
@@ -188,7 +190,16 @@ def convert(
     from graphdrop.data.store import Store  # noqa: PLC0415 - the other commands need no torch
     from graphdrop.data.store import convert as write  # noqa: PLC0415
 
-    written = write(source, folder, features=features, labels=labels, root=root, directed=directed)
+    written = write(
+        source,
+        folder,
+        features=features,
+        labels=labels,
+        label=label,
+        id=id_column,
+        root=root,
+        directed=directed,
+    )
     about = Store(written).manifest
     size = sum(file.stat().st_size for file in written.iterdir())
     print(

@@ -25,6 +25,8 @@ def convert(
     *,
     features: str | Path | None = None,
     labels: str | Path | None = None,
+    label: str | None = None,
+    id: str | None = None,  # noqa: A002 - as load_tables names it
     root: str | Path | None = None,
     directed: bool = False,
     max_bytes: int | None = None,
@@ -38,6 +40,8 @@ def convert(
         features: a table with a row of numbers per node, `.npy` (not read into memory), `.csv`,
             `.tsv` or `.csv.gz`, without a header.
         labels: a column of classes, -1 or nan for none.
+        label: of a folder of tables, the column of classes, as for `load_tables`.
+        id: of a folder of tables, the column of ids.
         root: as for `load_dataset`.
         directed: keep edges as they are listed; otherwise they become undirected, without repeats
             and self-loops, as those of all files.
@@ -53,13 +57,20 @@ def convert(
         ...     load_dataset(convert("synthetic", f"{folder}/store")).data.num_nodes
         2708
     """
+    from graphdrop.data.tables.loading import is_tables, load_tables  # noqa: PLC0415 - open stores
+
     if (features is None) != (labels is None):
         given, missing = ("features", "labels") if labels is None else ("labels", "features")
         raise ValueError(f"{given} is given without {missing}: an edge list takes both")
     target = expanded(folder)
     if target.exists():
         raise ValueError(f"{target} exists already: give another name, or remove it first")
-    dataset = _loaded(source, features, labels, root, directed, max_bytes)
+    if (label or id) and not isinstance(source, Data) and is_tables(expanded(source)):
+        dataset = load_tables(source, label=label, id=id, max_bytes=max_bytes)
+    elif label or id:
+        raise ValueError(f"source is {source}; label and id are for a folder of tables: leave them")
+    else:
+        dataset = _loaded(source, features, labels, root, directed, max_bytes)
     data = copy.copy(dataset.data)
     if dataset.split.name != "public":  # drawn: a store draws it as the source does
         for name in MASKS:

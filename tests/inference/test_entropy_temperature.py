@@ -56,7 +56,7 @@ def test_without_a_slope_it_is_temperature_scaling(logits):
 def test_its_gradient_is_that_of_finite_differences(logits):
     few, labels = logits[:, :6], torch.tensor([0, 1, 2, 3, 0, 1])
     temperatures = torch.linspace(0.5, 2.0, 6).double()
-    _, slopes = _loss(lambda: iter(few), labels, temperatures)
+    _, slopes, _ = _loss(lambda: iter(few), labels, temperatures)
     for node in range(6):
         step = torch.zeros(6).double()
         step[node] = 1e-5
@@ -65,6 +65,35 @@ def test_its_gradient_is_that_of_finite_differences(logits):
             for sign in (1.0, -1.0)
         )
         assert slopes[node] == pytest.approx((up - down) / 2e-5, abs=1e-8)
+
+    mean = few.double().mean(0)
+    loss = lambda spread: _loss(lambda: iter(few), labels, temperatures, mean, spread)  # noqa: E731
+    apart = (loss(0.7 + 1e-5)[0] - loss(0.7 - 1e-5)[0]) / 2e-5
+    assert loss(0.7)[2] == pytest.approx(apart, abs=1e-8)
+
+
+def test_samples_that_disagree_too_much_are_brought_together(logits):
+    """Where the truth is surer than any mean over the samples, no temperature is low enough."""
+    noisy = logits + 6.0 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))
+    labels = drawn(corrected(EntropyTemperatureScaling(1.3, 0.2, 0.5, 0.2), noisy))
+    found = EntropyTemperatureScaling.fit(lambda: iter(noisy), labels)
+    assert found.spread < 0.4
+    assert float(calibration_error(corrected(found, noisy), labels)) < 0.012
+    again = EntropyTemperatureScaling.from_json(found.as_json())
+    torch.testing.assert_close(corrected(again, noisy), corrected(found, noisy))
+    without = EntropyTemperatureScaling(found.temperature, found.shift, found.slope)
+    assert float(calibration_error(corrected(without, noisy), labels)) > 0.05
+
+
+def test_without_evidence_samples_stay_as_they_are(logits):
+    """At 1 %, of twenty sets of labels that need no spread at most three have one by chance."""
+    truth = corrected(EntropyTemperatureScaling(1.3, 0.2, 0.5), logits[:, :500])
+    fits = [
+        EntropyTemperatureScaling.fit(lambda: iter(logits[:, :500]), drawn(truth, seed))
+        for seed in range(20)
+    ]
+    assert sum(one.spread != 1.0 for one in fits) <= 3  # by chance 3 or more: 0.1 %
+    assert "spread" not in next(one for one in fits if one.spread == 1.0).as_json()
 
 
 def test_few_nodes_leave_the_slope_near_zero(logits):

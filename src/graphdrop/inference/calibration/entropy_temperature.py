@@ -14,32 +14,44 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.calibration.temperature import COLDEST, HOTTEST, TemperatureScaling
 
 SLOPE_DEVIATION = 1.0
 """Standard deviation of the normal prior of the slope: few nodes leave it near 0."""
 LARGEST_EXPONENT = math.log(HOTTEST / COLDEST)
+SPREAD_EVIDENCE = 6.63
+"""Twice the gain in log-likelihood from which on the spread is fitted: the 1 % point of the
+chi-squared distribution with one degree of freedom, so that chance alone rarely changes it."""
+WIDEST = 2.0
 
 
 class EntropyTemperatureScaling(Calibrator):
     r"""Divide the logits of every sample by a temperature that depends on its node's entropy.
 
-    .. math:: p_i = \frac1S \sum_s \mathrm{softmax}(f_{s,i} / T_i), \quad
-        T_i = T \exp(a + b\,(h_i - \tfrac12))
+    .. math:: p_i = \frac1S \sum_s \mathrm{softmax}\bigl((m_i + c\,(f_{s,i} - m_i)) / T_i\bigr),
+        \quad T_i = T \exp(a + b\,(h_i - \tfrac12))
 
     where :math:`h_i` is the entropy of the mean prediction at the temperature :math:`T`, divided by
-    the logarithm of the number of classes. With a slope :math:`b = 0` it is temperature scaling. A
+    the logarithm of the number of classes, and :math:`m_i` the mean of the logits over samples.
+    With a slope :math:`b = 0` and a spread :math:`c = 1` it is temperature scaling. A
     network that is too sure of easy nodes and not sure enough of hard ones, or the other way
     around, needs the slope. The idea is that of Balanya, Maronas and Ramos, "Adaptive temperature
     scaling for robust calibration of deep neural networks" (2024).
 
+    However cold a sample is made, the mean over samples that disagree stays unsure: where masks
+    change the outputs more than the true class is uncertain, no temperature is low enough. The
+    spread :math:`c` brings samples nearer to their mean, or farther from it.
+
     :math:`T` is fitted first; then :math:`a` and :math:`b` have the least NLL, with a normal prior
-    of standard deviation 1 for :math:`b`.
+    of standard deviation 1 for :math:`b`. The spread stays 1 unless the calibration nodes say
+    otherwise beyond chance (a likelihood-ratio test at 1 %).
 
     Args:
         temperature: the one that is best for all nodes.
         shift: :math:`a`.
         slope: :math:`b`; above 0, uncertain nodes become more uncertain.
+        spread: :math:`c`; below 1, samples agree more.
 
     Example:
         >>> logits = torch.tensor([[[4.0, 0.0], [0.2, 0.0]]])  # one sample of two nodes
@@ -51,10 +63,11 @@ class EntropyTemperatureScaling(Calibrator):
     name: ClassVar[str] = "entropy-temperature"
     reads_samples: ClassVar[bool] = True
 
-    def __init__(self, temperature: float, shift: float, slope: float) -> None:
+    def __init__(self, temperature: float, shift: float, slope: float, spread: float = 1.0) -> None:
         self.temperature = TemperatureScaling(temperature).temperature
-        self.shift, self.slope = float(shift), float(slope)
+        self.shift, self.slope, self.spread = float(shift), float(slope), float(spread)
         self._of_rows: Tensor | None = None
+        self._mean: Tensor | None = None
 
     def reading(self, samples: Samples) -> Self:
         """The calibrator for the rows of these samples, in their order."""
@@ -62,6 +75,7 @@ class EntropyTemperatureScaling(Calibrator):
         exponent = self.shift + self.slope * relative_entropy(samples, self.temperature)
         exponent = exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
         seen._of_rows = self.temperature * exponent.exp()
+        seen._mean = None if self.spread == 1.0 else mean_of(samples())
         return seen
 
     def correct(self, outputs: Tensor) -> Tensor:
@@ -73,6 +87,8 @@ class EntropyTemperatureScaling(Calibrator):
                 "it takes the rows that it has read. Use predict(model, data, calibrator=...), or "
                 "call reading(samples) first."
             )
+        if self._mean is not None:
+            outputs = torch.lerp(self._mean.to(outputs), outputs, self.spread)
         return outputs / self._of_rows.to(outputs)[:, None]
 
     @classmethod
@@ -84,26 +100,42 @@ class EntropyTemperatureScaling(Calibrator):
         columns = torch.stack([torch.ones_like(entropy), entropy], 1).cpu().numpy()
         precision = np.array([0.0, 1.0 / (len(targets) * SLOPE_DEVIATION**2)])
 
-        def penalized(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            exponent = np.clip(columns @ values, -LARGEST_EXPONENT, LARGEST_EXPONENT)
-            loss, slopes = _loss(samples, targets, common * torch.from_numpy(np.exp(exponent)))
-            gradient = columns.T @ slopes + precision * values
-            return loss + 0.5 * float(precision @ values**2), gradient
+        def penalized(
+            values: NDArray[np.float64], mean: Tensor | None = None
+        ) -> tuple[float, NDArray[np.float64]]:
+            exponent = np.clip(columns @ values[:2], -LARGEST_EXPONENT, LARGEST_EXPONENT)
+            temperatures, spread = common * torch.from_numpy(np.exp(exponent)), values[2:]
+            loss, slopes, change = _loss(samples, targets, temperatures, mean, *spread)
+            gradient = columns.T @ slopes + precision * values[:2]
+            loss += 0.5 * float(precision @ values[:2] ** 2)
+            return loss, np.append(gradient, change * np.ones(len(spread)))
 
-        found = minimize(penalized, np.zeros(2), jac=True, method="BFGS").x
-        return cls(common, *found)
+        found = minimize(penalized, np.zeros(2), jac=True, method="BFGS")
+        wider = minimize(
+            penalized,
+            np.append(found.x, 1.0),
+            (mean_of(samples()),),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(None, None), (None, None), (0.0, WIDEST)],
+        )
+        if 2.0 * len(targets) * (found.fun - wider.fun) > SPREAD_EVIDENCE:
+            return cls(common, *wider.x)
+        return cls(common, *found.x)
 
     def as_json(self) -> dict[str, Any]:
-        """The three numbers."""
-        return {"temperature": self.temperature, "shift": self.shift, "slope": self.slope}
+        """The numbers; a spread of 1 is left out."""
+        numbers = {"temperature": self.temperature, "shift": self.shift, "slope": self.slope}
+        return numbers if self.spread == 1.0 else {**numbers, "spread": self.spread}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """A calibrator with the numbers of a file."""
-        return cls(*(float(values[name]) for name in ("temperature", "shift", "slope")))
+        stored = {"spread": 1.0, **values}
+        return cls(*(float(stored[name]) for name in ("temperature", "shift", "slope", "spread")))
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{v:.4g}" for v in (self.temperature, self.shift, self.slope))
+        numbers = ", ".join(f"{value:.4g}" for value in self.as_json().values())
         return f"EntropyTemperatureScaling({numbers})"
 
 
@@ -118,20 +150,40 @@ def relative_entropy(samples: Samples, temperature: float) -> Tensor:
 
 
 def _loss(
-    samples: Samples, targets: Tensor, temperatures: Tensor
-) -> tuple[float, NDArray[np.float64]]:
-    """The NLL of the mean over samples, and its derivatives by the logarithms of temperatures."""
-    divisor = temperatures.to(targets.device)[:, None]
+    samples: Samples,
+    targets: Tensor,
+    temperatures: Tensor,
+    mean: Tensor | None = None,
+    spread: float = 1.0,
+) -> tuple[float, NDArray[np.float64], float]:
+    """The NLL of the mean over samples, and its derivatives.
+
+    Args:
+        samples: logits ``[rows, classes]`` each.
+        targets: the true classes.
+        temperatures: of the rows.
+        mean: of the logits over samples, for the spread.
+        spread: how far samples are from their mean, as a multiple.
+
+    Returns:
+        The loss, its derivatives by the logarithms of the temperatures, and by the spread.
+    """
+    divisor, index = temperatures.to(targets.device)[:, None], targets[:, None]
     chance = torch.zeros(len(targets), dtype=torch.float64, device=targets.device)
-    change, count = torch.zeros_like(chance), 0
+    colder, wider, count = torch.zeros_like(chance), torch.zeros_like(chance), 0
     for outputs in samples():
         logits = outputs.double() / divisor
+        apart = torch.zeros_like(logits)
+        if mean is not None:
+            apart = logits - mean / divisor
+            logits = logits + (spread - 1.0) * apart
         log = torch.log_softmax(logits, 1)
-        own = log.gather(1, targets[:, None]).squeeze(1).exp()
-        expected = (log.exp() * logits).sum(1)
+        softmax, own = log.exp(), log.gather(1, index).squeeze(1).exp()
         chance += own
-        change += own * (expected - logits.gather(1, targets[:, None]).squeeze(1))
+        colder += own * ((softmax * logits).sum(1) - logits.gather(1, index).squeeze(1))
+        wider += own * (apart.gather(1, index).squeeze(1) - (softmax * apart).sum(1))
         count += 1
     chance = chance.clamp_min(torch.finfo(torch.float64).tiny)
     loss = -(chance / count).log().mean()
-    return float(loss), (-change / chance / len(targets)).cpu().numpy()
+    slopes = (-colder / chance / len(targets)).cpu().numpy()
+    return float(loss), slopes, float(-(wider / chance).mean())

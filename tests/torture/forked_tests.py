@@ -97,6 +97,8 @@ class Server:
         self.items: dict[str, pytest.Item] = {}
         self.failed: list[str] = []
         self.stop = True
+        self.culprit = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process
+        """The names of tests that failed in forks."""
         self.at_import: set[tuple[str, str, int]] = set()
         """Functions that were called before any test: new code of theirs would change nothing."""
 
@@ -106,6 +108,8 @@ class Server:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self.stop:
+            self.culprit.write(f"{report.nodeid}\n")
+            self.culprit.flush()
             os._exit(1)
         if report.failed or report.skipped:
             self.failed.append(report.nodeid)
@@ -143,7 +147,9 @@ class Server:
             if time.process_time() - start > most_seconds:
                 break
 
-    def mutant(self, change: list[Any] | None, names: list[str], seconds: float) -> str:
+    def mutant(
+        self, change: list[Any] | None, names: list[str], seconds: float, limit: float
+    ) -> str:
         """`killed`, `survived`, `timeout`, or `cannot` if another way must be taken."""
 
         def work(folder: Path) -> int:
@@ -152,7 +158,7 @@ class Server:
             self.run(names, folder, seconds)
             return 0
 
-        return forked(work, 4 * seconds + 60)
+        return forked(work, limit)
 
     def _put(self, mutant: Mutant) -> bool:
         new = functions(compile(mutated(mutant), str(mutant.path), "exec", dont_inherit=True))
@@ -188,6 +194,8 @@ class Server:
                 for one in caches:  # else only the first test would reach what is cached
                     one.cache_clear()
                 counter = coverage.Coverage(data_file=None, include=files, config_file=False)
+                # a warning is an error here, and a test may well reach none of the files
+                counter.set_option("run:disable_warnings", ["no-data-collected"])
                 start = time.process_time()
                 counter.start()
                 self.run([name], folder / str(number))
@@ -209,6 +217,11 @@ class Server:
             return 0
 
         return forked(work, 36_000) if wanted else "survived"
+
+    def last_failed(self) -> str:
+        """The test that failed last in a fork."""
+        self.culprit.seek(0)
+        return (self.culprit.read().splitlines() or ["none"])[-1]
 
     def names(self) -> dict[str, str]:
         """The tests, each with the checksum of its file."""

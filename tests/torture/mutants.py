@@ -91,6 +91,7 @@ class Reach:
         """The tests that reach a mutant, the fastest first, then those of which it is not known."""
         file = str(mutant.path.relative_to(ROOT))
         first, last = mutant.lines
+        package = mutant.path.relative_to(SOURCE).parts[0]
         reached, others = [], []
         for name, one in self.known.items():
             lines = one["lines"].get(file, [])
@@ -98,11 +99,12 @@ class Reach:
                 continue
             if any(first <= line <= last for line in lines):
                 reached.append(name)
-            elif lines and not mutant.inside:
+            elif lines:
                 others.append(name)
+            elif not (mutant.inside or one["lines"]) and name.startswith(RELATED[package]):
+                reached.append(name)  # it looks at what a class says of itself
         for names in (reached, others):
             names.sort(key=lambda name: self.known[name]["seconds"])
-        package = mutant.path.relative_to(SOURCE).parts[0]
         own = f"/test_{mutant.path.stem}.py"
         unknown = [name for name in self.names if name not in self.known]
         unknown = [name for name in unknown if name.startswith(RELATED[package])]
@@ -111,7 +113,20 @@ class Reach:
             for name in self.names
             if name not in self.known and name.endswith(f"[graphdrop.{_module(mutant.path)}]")
         ]
-        return reached + sorted(unknown, key=lambda name: own not in name) + others
+        found = reached + sorted(unknown, key=lambda name: own not in name)
+        # what no test reaches is run at import, or never
+        return found + others if not (found and mutant.inside) else found
+
+    def limit(self, names: list[str], seconds: float) -> float:
+        """Processor seconds after which tests on a mutant hang: thrice what they take, and 10."""
+        total = 0.0
+        for name in names:
+            if name not in self.known:
+                return 4 * seconds + 60.0
+            total += self.known[name]["seconds"]
+            if total > seconds:
+                break
+        return 3 * total + 10.0
 
 
 def _same(known: dict[str, Any] | None, sha256: str) -> bool:
@@ -129,7 +144,8 @@ def outcome(mutant: Mutant, reach: Reach, server: Client, seconds: float) -> str
     found = "cannot"
     if mutant.inside:
         change = [str(mutant.path), *list(asdict(mutant).values())[1:]]
-        found = server.ask("mutant", change=change, names=names, seconds=seconds)
+        limit = reach.limit(names, seconds)
+        found = server.ask("mutant", change=change, names=names, seconds=seconds, limit=limit)
     if found == "cannot":  # it is run when the module is imported
         few = names[:MOST_IMPORTED]
         found = forked(lambda folder: _imported(mutant, few, folder), 4 * seconds + 60.0)
@@ -144,11 +160,13 @@ def _control(mutant: Mutant, reach: Reach, server: Client, options: argparse.Nam
     known = {one["module"]: one["outcome"] for one in map(json.loads, lines)}
     if place not in known:
         names = reach.tests(mutant)
-        known[place] = server.ask("mutant", change=None, names=names, seconds=options.seconds)
+        seconds, limit = options.seconds, reach.limit(names, options.seconds)
+        known[place] = server.ask("mutant", change=None, names=names, seconds=seconds, limit=limit)
         with kept.open("a") as file:
             file.write(json.dumps({"module": place, "outcome": known[place]}) + "\n")
     if known[place] != "survived":
-        sys.exit(f"the tests of {place} fail without a mutant: nothing they kill would count")
+        test = server.ask("last_failed")
+        sys.exit(f"{test} fails without a mutant of {place}: nothing it kills would count")
 
 
 def _imported(mutant: Mutant, names: list[str], folder: Path) -> int:

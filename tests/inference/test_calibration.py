@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, calibrate, predict
@@ -20,6 +21,7 @@ from graphdrop.inference.calibration import (
     from_json,
     to_json,
 )
+from graphdrop.inference.calibration.labels import ENOUGH
 from graphdrop.inference.shift import CalibrationShiftWarning, described
 from graphdrop.metrics import calibration_error, calibration_floor, nll
 
@@ -71,6 +73,33 @@ def test_few_nodes_that_are_all_right_do_not_freeze_the_temperature():
     assert 0.2 < found.temperature < 1.0
 
 
+@pytest.mark.parametrize("nodes", [10, 49])
+def test_few_nodes_have_a_normal_prior_on_the_logarithm_of_the_temperature(logits, nodes):
+    few = logits[:, :nodes].double()
+    labels = draw(torch.softmax(few / 3.0, 2).mean(0))
+    found = TemperatureScaling.fit(lambda: iter(few), labels).temperature
+
+    def loss(log: float) -> float:
+        mean = torch.softmax(few / math.exp(log), 2).mean(0)
+        return float(nll(mean, labels)) + 0.5 * log**2 / nodes
+
+    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-6}).x
+    assert math.log(found) == pytest.approx(best, abs=1e-3)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
+def test_a_temperature_is_finite_and_above_zero(temperature):
+    with pytest.raises(ValueError, match="it takes a finite number above 0"):
+        TemperatureScaling(temperature)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_calibrator_is_fitted_to_no_nodes(name):
+    nodes = Surroundings(torch.zeros(2, 3), torch.zeros(2, 0, dtype=torch.long))
+    with pytest.raises(ValueError, match="targets is empty"):
+        METHODS[name].fit_within(nodes, lambda: iter(torch.zeros(1, 0, 2)), torch.zeros(0).long())
+
+
 def test_vector_scaling_finds_a_factor_and_a_shift_for_every_class(logits):
     factor, shift = torch.tensor([0.5, 1.0, 1.5, 1.0]), torch.tensor([1.0, 0.0, -0.5, 0.0])
     labels = draw(torch.softmax(logits * factor + shift, 2).mean(0))
@@ -95,6 +124,26 @@ def test_labels_have_a_temperature_each_and_few_ones_share_platts_numbers():
     assert float(rare.mean()) == pytest.approx(5 / 4000, abs=0.003)
 
 
+@pytest.mark.parametrize(("yes", "no"), [(3, 1), (7, 20)])
+def test_logits_that_say_nothing_become_the_mean_of_platts_targets(yes, no):
+    truth = torch.cat([torch.ones(yes), torch.zeros(no)])
+    found = LabelScaling.fit(lambda: iter(torch.zeros(1, yes + no)), truth)
+    mean = (yes * (yes + 1) / (yes + 2) + no / (no + 2)) / (yes + no)
+    assert float(torch.sigmoid(found.shift)) == pytest.approx(mean, abs=1e-5)
+    shown = found.correct(torch.tensor(2.0))
+    torch.testing.assert_close(shown, 2.0 * found.factor + found.shift)
+
+
+def test_a_label_has_a_temperature_of_its_own_if_it_is_there_and_absent_often_enough():
+    generator = torch.Generator().manual_seed(6)
+    logits = torch.randn(1, 60, 4, generator=generator)
+    truth = torch.zeros(60, 4)
+    for label, count in enumerate((ENOUGH, ENOUGH - 1, 60 - ENOUGH, 61 - ENOUGH)):
+        truth[logits[0, :, label].topk(count).indices, label] = 1.0
+    found = LabelScaling.fit(lambda: iter(logits), truth)
+    assert [bool(one) for one in found.shift != 0.0] == [False, True, False, True]
+
+
 def test_links_have_platts_two_numbers():
     generator = torch.Generator().manual_seed(3)
     logits = 2.0 * torch.randn(1, 6000, generator=generator)
@@ -112,6 +161,19 @@ def test_a_variance_is_multiplied_by_the_mean_squared_error_in_its_units():
     outputs = torch.cat([mean, log_variance], 1)[None]
     found = VarianceScaling.fit(lambda: iter(outputs), truth)
     assert float(found.factor) == pytest.approx(3.0, rel=0.08)
+    flat = VarianceScaling.fit(lambda: iter(outputs), truth.squeeze(1))
+    assert torch.equal(flat.factor, found.factor)
+
+
+def test_the_variance_of_samples_is_their_mean_variance_and_that_of_their_means():
+    generator = torch.Generator().manual_seed(5)
+    outputs = torch.randn(3, 8, 4, generator=generator).double()  # two targets
+    truth = torch.randn(8, 2, generator=generator).double()
+    mean, noise = outputs[..., :2].numpy(), outputs[..., 2:].exp().numpy()
+    variance = noise.mean(0) + mean.var(0)
+    expected = ((truth.numpy() - mean.mean(0)) ** 2 / variance).mean(0)
+    found = VarianceScaling.fit(lambda: iter(outputs), truth)
+    assert found.factor.tolist() == pytest.approx(expected.tolist())
 
 
 @pytest.mark.parametrize("name", METHODS)

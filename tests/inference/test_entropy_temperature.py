@@ -1,14 +1,17 @@
 """Entropy-based temperature scaling finds a known slope, and is temperature scaling without one."""
 
+import math
+
 import pytest
 import torch
+from scipy.optimize import minimize
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.inference.calibrating import apply
 from graphdrop.inference.calibration import EntropyTemperatureScaling, TemperatureScaling, base
 from graphdrop.inference.calibration.entropy_temperature import _loss
-from graphdrop.metrics import calibration_error
+from graphdrop.metrics import calibration_error, nll
 from graphdrop.metrics.floor import apply_by_entropy, refitted_by_entropy
 
 NODES, CLASSES, SAMPLES = 20_000, 4, 3
@@ -94,6 +97,36 @@ def test_without_evidence_samples_stay_as_they_are(logits):
     ]
     assert sum(one.spread != 1.0 for one in fits) <= 3  # by chance 3 or more: 0.1 %
     assert "spread" not in next(one for one in fits if one.spread == 1.0).as_json()
+
+
+def test_a_temperature_follows_the_entropy_as_its_equation_states(logits):
+    few = logits[:, :50].double()
+    mean = torch.softmax(few / 1.3, 2).mean(0)
+    entropy = -(mean * mean.log()).sum(1) / math.log(CLASSES)
+    for shift, slope in ((0.2, 1.5), (-0.4, -1.0), (0.0, 40.0)):
+        exponent = (shift + slope * (entropy - 0.5)).clamp(-math.log(1e4), math.log(1e4))
+        ready = EntropyTemperatureScaling(1.3, shift, slope).reading(lambda: iter(few))
+        expected = few / (1.3 * exponent.exp())[:, None]
+        torch.testing.assert_close(ready.correct(few), expected, rtol=1e-9, atol=0)
+    with pytest.raises(ValueError, match=r"has 3 rows and .* has read 50 rows"):
+        ready.correct(few[0, :3])
+
+
+def test_shift_and_slope_have_the_least_nll_with_a_normal_prior_on_the_slope(logits):
+    few = logits[:, :30].double()
+    labels = drawn(corrected(EntropyTemperatureScaling(1.0, 0.0, 3.0), logits))[:30]
+    found = EntropyTemperatureScaling.fit(lambda: iter(few), labels)
+
+    def loss(numbers):
+        one = corrected(EntropyTemperatureScaling(found.temperature, *numbers), few)
+        return float(nll(one, labels)) + 0.5 * float(numbers[1]) ** 2 / 30
+
+    best = minimize(loss, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-9})
+    assert found.slope == pytest.approx(best.x[1], abs=2e-3)
+    assert found.shift == pytest.approx(best.x[0], abs=2e-3)
+    temperatures = torch.full((30,), 1.7).double()
+    value, _ = _loss(lambda: iter(few), labels, temperatures)
+    assert value == pytest.approx(float(nll(torch.softmax(few / 1.7, 2).mean(0), labels)))
 
 
 def test_few_nodes_leave_the_slope_near_zero(logits):

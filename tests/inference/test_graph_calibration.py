@@ -1,13 +1,17 @@
 """Calibrators that read the graph: they find what a single temperature cannot."""
 
+import math
+
 import pytest
 import torch
+from torch.nn.functional import leaky_relu, softplus
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.inference.calibrating import apply
-from graphdrop.inference.calibration import GATS, CaGCN
+from graphdrop.inference.calibration import GATS, CaGCN, Surroundings, TemperatureScaling
+from graphdrop.inference.calibration.node_temperature import margin_loss
 from graphdrop.metrics import calibration_error
 
 HUBS, CLASSES = 500, 4
@@ -123,6 +127,103 @@ def test_training_nodes_and_their_neighbors_have_factors_of_their_own():
     assert trained > near > beside > far  # the lower the factor, the lower the temperature
     calibrator.train = ()
     torch.testing.assert_close(apply(calibrator, logits, path)[:, 0], torch.full((4,), far))
+
+
+def small_world() -> tuple[torch.Tensor, Data]:
+    """Directed edges, a node without neighbors (5), one that hears of it alone (4)."""
+    logits = 2.0 * torch.randn(6, 3, generator=torch.Generator().manual_seed(7)).double()
+    edges = torch.tensor([[0, 1, 2, 3, 0, 5], [1, 0, 1, 2, 3, 4]])
+    return logits, Data(edge_index=edges, train_mask=torch.tensor([True] + 5 * [False]))
+
+
+def test_gats_is_the_sum_over_neighbors_that_its_equation_states():
+    logits, data = small_world()
+    calibrator = _perturbed(GATS)
+    weights = {name: value.double() for name, value in calibrator.network.state_dict().items()}
+    shown = logits / calibrator.temperature
+    rise = shown - shown.amin(1, keepdim=True)
+    tau = (rise / rise.amax(1, keepdim=True)).sort(1).values @ weights["theta"]
+    heard = torch.zeros(6, 6, dtype=torch.bool)
+    heard[data.edge_index[1], data.edge_index[0]] = True
+    sure = torch.softmax(shown, 1).amax(1)
+    factor = torch.ones(6).double()
+    factor[[1, 3]], factor[0] = weights["near_and_trained"]  # the neighbors of node 0, and it
+    expected = []
+    for node in range(6):
+        others = heard[node].nonzero().flatten()
+        relative = sure[node] - sure[others].mean() if len(others) else 0.0
+        among = torch.cat([others, torch.tensor([node])])
+        share = torch.softmax(leaky_relu(tau[among] @ tau[node], 0.2), 0)
+        said = (share * factor[among]) @ tau[among] + weights["confidence"] * relative
+        expected.append(float(weights["bias"] + softplus(said).mean()) * calibrator.temperature)
+    found = calibrator.temperatures(Surroundings.of(data, logits))
+    torch.testing.assert_close(found.double(), torch.tensor(expected).double().clamp_min(0.013))
+
+
+def test_cagcn_is_the_two_layer_gcn_that_it_says():
+    logits, data = small_world()
+    calibrator = _perturbed(CaGCN)
+    weights = {name: value.double() for name, value in calibrator.network.state_dict().items()}
+    heard = torch.eye(6).double()
+    heard[data.edge_index[1], data.edge_index[0]] = 1.0
+    matrix = heard / (heard.sum(1, keepdim=True) * heard.sum(0)).sqrt()
+    shown = logits / calibrator.temperature
+    shown = shown - shown.mean(1, keepdim=True)
+    hidden = torch.relu(matrix @ shown @ weights["first"] + weights["first_bias"])
+    raw = matrix @ hidden @ weights["second"] + weights["second_bias"]
+    factor = softplus(raw + math.log(math.e - 1.0)).clamp(0.01, 100.0)
+    found = calibrator.temperatures(Surroundings.of(data, logits))
+    torch.testing.assert_close(found.double(), calibrator.temperature / factor, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", [CaGCN, GATS])
+def test_no_temperature_is_beyond_a_hundred_times_the_common_one(kind):
+    logits, data = small_world()
+    bias = "bias" if kind is GATS else "second_bias"
+    for number in (-1e4, 1e4):
+        weights = kind.built(3).state_dict() | {bias: torch.tensor(number)}
+        found = kind(2.0, weights, 3).temperatures(Surroundings.of(data, logits))
+        low = (number < 0.0) == (kind is GATS)
+        torch.testing.assert_close(found, torch.full((6,), 0.02 if low else 200.0))
+
+
+@pytest.mark.parametrize("kind", [CaGCN, GATS])
+def test_before_the_first_epoch_it_is_temperature_scaling(kind):
+    logits, data = small_world()
+    at_first = kind(1.7, kind.built(3).state_dict(), 3).temperatures(Surroundings.of(data, logits))
+    torch.testing.assert_close(at_first, torch.full((6,), 1.7), rtol=0.1, atol=0)
+    # two nodes are too few to hold one out: the network stays as it is
+    labels, few = torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([1, 4])
+    found = calibrate(logits, labels, kind.name, data=data, mask=few)
+    common = TemperatureScaling.fit(lambda: iter(logits[None, few]), labels[few]).temperature
+    assert found.summary() == {"temperature": pytest.approx(common)}
+    for name, value in kind.built(3).state_dict().items():
+        assert torch.equal(found.network.state_dict()[name], value)
+
+
+def test_the_margin_is_what_a_right_prediction_lacks_and_a_wrong_one_has():
+    probabilities = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.3, 0.1]])
+    right, wrong = 1.0 - (0.7 - 0.2), 0.6 - 0.3
+    found = float(margin_loss(probabilities, torch.tensor([0, 1])))
+    assert found == pytest.approx((right + wrong) / 2)
+
+
+def test_training_nodes_are_those_of_a_bool_mask_with_a_value_for_every_node():
+    logits, data = small_world()
+    assert Surroundings.of(data, logits).train.tolist() == [0]
+    for mask in (None, torch.ones(6), torch.ones(6, 2, dtype=torch.bool), [True] * 6):
+        data.train_mask = mask
+        assert Surroundings.of(data, logits).train is None
+    rows = torch.tensor([2])
+    assert Surroundings.of(data, logits).around(rows).rows is rows
+
+
+def test_rows_that_were_not_seen_are_refused():
+    logits, data = small_world()
+    seen = _perturbed(CaGCN).seeing(Surroundings.of(data, logits))
+    assert seen.correct(logits.expand(4, -1, -1)).shape == (4, 6, 3)
+    with pytest.raises(ValueError, match="has 5 rows and CaGCN has seen 6 nodes"):
+        seen.correct(logits[:5])
 
 
 def test_a_graph_that_is_missing_is_asked_for():

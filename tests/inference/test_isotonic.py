@@ -63,3 +63,47 @@ def test_what_was_never_seen_has_the_chance_of_one_more_node():
     found = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic")
     assert isinstance(found, IsotonicRegression)
     assert found.floor == pytest.approx(1 / ((9 + 1) * 3))
+
+
+def test_a_curve_is_linear_between_its_knots_and_constant_beyond_them():
+    knots = torch.tensor([0.2, 0.3, 0.7])
+    first, second = torch.tensor([0.1, 0.4, 0.9]), torch.tensor([0.3, 0.5, 0.6])
+    one_knot = torch.tensor([0.5]), torch.tensor([0.25])
+    found = IsotonicRegression([(knots, first), (knots, second), one_knot], 0.15)
+    logits = 3.0 * torch.randn(50, 3, generator=torch.Generator().manual_seed(4)).double()
+    p = torch.softmax(logits, 1).numpy()
+    assert p.min() < 0.2
+    assert p.max() > 0.7
+    mapped = [
+        np.interp(p[:, 0], knots, first),
+        np.interp(p[:, 1], knots, second),
+        0.25 + 0 * p[:, 2],
+    ]
+    chance = np.stack(mapped, 1).clip(0.15, 1.0)
+    expected = np.log(chance / chance.sum(1, keepdims=True))
+    np.testing.assert_allclose(found.correct(logits).numpy(), expected, atol=1e-7)
+
+
+def test_several_samples_have_the_curve_of_least_squared_error_of_their_mean():
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.randn(2, 40, 2, generator=generator).double()
+    labels = labelled(torch.softmax(logits, 2).mean(0))
+    found = IsotonicRegression.fit(lambda: iter(logits), labels)
+    p = torch.softmax(logits, 2).numpy()
+    for label, (knots, values) in enumerate(found.curves):
+        assert np.all(np.diff(values) >= 0)
+        hit = (labels == label).double().numpy()
+
+        def error(curve, knots=knots, label=label, hit=hit):
+            return np.square(np.interp(p[..., label], knots, curve).mean(0) - hit).sum()
+
+        for place in range(len(values)):  # no rising curve beside it is nearer
+            for step in (-0.01, 0.01):
+                beside = values.numpy().copy()
+                beside[place] += step
+                if np.all(np.diff(beside) >= 0) and beside.min() >= 0.0 and beside.max() <= 1.0:
+                    assert error(beside) >= error(values.numpy()) - 1e-9
+
+
+def test_curves_are_not_among_the_numbers_that_a_person_reads():
+    assert IsotonicRegression([], 0.1).summary() == {}

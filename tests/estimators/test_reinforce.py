@@ -70,3 +70,9 @@ def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
         ValueError, match=r"decay is .*; it takes a number of at least 0 and below 1"
     ):
         REINFORCE(decay)
+
+
+def test_the_baseline_moves_with_the_model_unless_the_device_has_no_float64(monkeypatch) -> None:
+    assert REINFORCE().to("meta").total_weight.device.type == "meta"
+    monkeypatch.setattr("graphdrop.estimators.reinforce.has_float64", lambda device: False)
+    assert REINFORCE().to("meta").total_weight.device.type == "cpu"

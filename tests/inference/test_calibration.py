@@ -167,9 +167,9 @@ def test_a_variance_is_multiplied_by_the_mean_squared_error_in_its_units():
 
 def test_the_variance_of_samples_is_their_mean_variance_and_that_of_their_means():
     generator = torch.Generator().manual_seed(5)
-    outputs = torch.randn(3, 8, 4, generator=generator).double()  # two targets
-    truth = torch.randn(8, 2, generator=generator).double()
-    mean, noise = outputs[..., :2].numpy(), outputs[..., 2:].exp().numpy()
+    outputs = torch.randn(3, 8, 6, generator=generator).double()  # three targets
+    truth = torch.randn(8, 3, generator=generator).double()
+    mean, noise = outputs[..., :3].numpy(), outputs[..., 3:].exp().numpy()
     variance = noise.mean(0) + mean.var(0)
     expected = ((truth.numpy() - mean.mean(0)) ** 2 / variance).mean(0)
     found = VarianceScaling.fit(lambda: iter(outputs), truth)

@@ -82,6 +82,7 @@ def test_a_curve_is_linear_between_its_knots_and_constant_beyond_them():
     chance = np.stack(mapped, 1).clip(0.15, 1.0)
     expected = np.log(chance / chance.sum(1, keepdims=True))
     np.testing.assert_allclose(found.correct(logits).numpy(), expected, atol=1e-7)
+    np.testing.assert_allclose(found.correct(logits[None]).numpy()[0], expected, atol=1e-7)
 
 
 def test_several_samples_have_the_curve_of_least_squared_error_of_their_mean():

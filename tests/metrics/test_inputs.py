@@ -160,6 +160,19 @@ def test_a_softmax_of_any_precision_passes(dtype):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "margin"), [(torch.float16, 2e-2), (torch.float32, 1e-4), (torch.float64, 1e-4)]
+)
+def test_a_sum_is_1_within_the_rounding_of_its_precision(dtype, margin):
+    for off, fits in ((0.7 * margin, True), (1.4 * margin, False)):
+        near = torch.tensor([[0.5, 0.5 + off]]).to(dtype)
+        if fits:
+            check_probabilities(near)
+        else:
+            with pytest.raises(ValueError, match="each row must sum to 1"):
+                check_probabilities(near)
+
+
+@pytest.mark.parametrize(
     ("fraction", "total", "count"),
     [(0.07, 100, 7), (0.071, 100, 8), (0.9, 10, 9), (1.0, 3, 3), (1e-12, 5, 1), (0.29, 100, 29)],
 )

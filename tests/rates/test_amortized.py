@@ -89,6 +89,27 @@ def test_what_was_observed_is_not_saved_with_the_parameters() -> None:
     }
 
 
+def test_uniforms_that_were_rounded_to_0_or_1_have_finite_logits() -> None:
+    rate = observing()
+    never, always = rate.logit(torch.zeros(7)), rate.logit(torch.ones(7))
+    assert bool((never.isfinite() & always.isfinite() & (never > always)).all())
+    nearly = torch.full((7,), 1 - 2.0**-24)  # the largest float32 below 1
+    torch.testing.assert_close(always, rate.logit(nearly))
+
+
+@pytest.mark.parametrize(
+    ("u", "got"),
+    [
+        (None, "None"),
+        (torch.ones(7).long(), r"torch.int64 of"),
+        (torch.rand(6), r".* of shape \(6,\)"),
+    ],
+)
+def test_anything_but_a_uniform_for_every_edge_is_refused(u: Tensor | None, got: str) -> None:
+    with pytest.raises(ValueError, match=rf"u is {got}.*; it takes floating-point uniforms"):
+        observing().logit(u)
+
+
 def test_without_edges_it_says_what_to_do() -> None:
     rate = AmortizedRate(3)
     for answer in (rate.mean, rate.kl, lambda: rate.logit(torch.rand(1))):
@@ -108,3 +129,4 @@ def test_edges_described_by_another_number_of_features_are_refused(edges: Tensor
 def test_a_network_without_width_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0; it takes a whole number of at least 1"):
         AmortizedRate(**{"features": 3, name: 0})
+    assert AmortizedRate(**{"features": 3, name: 1}).outer.out_features == 2

@@ -30,9 +30,11 @@ def logits_of_rates(u: np.ndarray, a: float, b: float) -> np.ndarray:
     ).numpy()
 
 
-@pytest.mark.parametrize(("a", "b"), POSTERIORS)
-def test_entries_are_the_quantiles_of_the_two_draws(a: float, b: float) -> None:
-    logits, temperature = logits_of_rates(midpoints(200_000), a, b), 0.67
+@pytest.mark.parametrize(
+    ("a", "b", "temperature"), [(*one, 0.67) for one in POSTERIORS] + [(0.05, 0.05, 10.0)]
+)
+def test_entries_are_the_quantiles_of_the_two_draws(a: float, b: float, temperature: float) -> None:
+    logits = logits_of_rates(midpoints(200_000), a, b)
     multiplier = marginal.table(*float64(a, b), temperature).multiplier
     assert len(multiplier) == 1 << TABLE_BITS
     for entry in (0, 7, 400, 2048, 3900, 4095):

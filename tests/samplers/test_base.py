@@ -82,6 +82,22 @@ def test_a_sampler_shows_its_options(sampler: Sampler, shown: str) -> None:
     assert sampler.extra_repr() == shown
 
 
+@pytest.mark.parametrize(
+    ("sampler", "only"),
+    [
+        (DropEdge(0.5), True),
+        (GraphDropConnect(0.5), True),
+        (DropNode(0.5, rescale=True), False),
+        (DropOut(0.5, rescale=False), False),
+        (GraphDropConnect(0.5, pairs=True), False),
+    ],
+)
+def test_a_sampler_that_changes_more_than_the_masks_of_a_sum_says_so(
+    sampler: Sampler, only: bool
+) -> None:
+    assert sampler.only_masks is only
+
+
 LOCAL = LearnedRate(entries=3)
 
 

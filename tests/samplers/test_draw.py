@@ -20,6 +20,10 @@ def test_masks_are_hard_unless_a_temperature_relaxes_them() -> None:
     assert sampler.mask(graph, None, 0).kind is Kind.MEAN
 
 
+def test_a_draw_is_the_first_sample_with_its_own_uniforms_unless_said_otherwise() -> None:
+    assert Draw(1, 2) == Draw(1, 2, sample=0, antithetic=False, keeps_all=False, dropout=True)
+
+
 def test_every_seed_step_sample_and_layer_has_a_key_of_its_own() -> None:
     keys = [
         tuple(Draw(seed, step, sample).key(layer).tolist())

@@ -1,6 +1,7 @@
 """describe_edges says of every edge what its definition says, and costs little."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,18 @@ def test_features_may_come_in_any_form(form: str) -> None:
         "float64": X.double(),
     }[form]
     torch.testing.assert_close(describe_edges(TOWN.graph(), x), describe_edges(TOWN.graph(), X))
+
+
+def test_entries_of_a_column_that_are_repeated_count_together() -> None:
+    once = SparseFeatures.from_tensor(X).matrix
+    twice = replace(
+        once,
+        indptr=2 * once.indptr,
+        indices=once.indices.repeat_interleave(2),
+        value=once.value.repeat_interleave(2) / 2,
+    )
+    graph = TOWN.graph()
+    torch.testing.assert_close(describe_edges(graph, twice), describe_edges(graph, X))
 
 
 @pytest.mark.parametrize("compared", [1, 50, 1 << 22])

@@ -66,7 +66,7 @@ RELATED = {
 """The tests of a package, for those of which it was not counted what they reach."""
 MOST_SECONDS = 8.0
 """Of processor time for the tests on one mutant, the fastest first; then it has survived."""
-MOST_IMPORTED = 60
+MOST_IMPORTED = 200
 """Tests on a mutant that is run at import, for which all is imported anew."""
 
 
@@ -117,6 +117,16 @@ class Reach:
         # what no test reaches is run at import, or never
         return found + others if not (found and mutant.inside) else found
 
+    def few(self, mutant: Mutant, names: list[str], seconds: float) -> list[str]:
+        """The tests that fit in so many seconds, those of the module itself first."""
+        own, total, found = f"/test_{mutant.path.stem}.py", 0.0, list[str]()
+        for name in sorted(names, key=lambda name: own not in name):  # else in their order
+            total += self.known[name]["seconds"] if name in self.known else 0.1
+            if total > seconds or len(found) == MOST_IMPORTED:
+                break
+            found.append(name)
+        return found or names[:1]
+
     def limit(self, names: list[str], seconds: float) -> float:
         """Processor seconds after which tests on a mutant hang: thrice what they take, and 10."""
         total = 0.0
@@ -147,7 +157,7 @@ def outcome(mutant: Mutant, reach: Reach, server: Client, seconds: float) -> str
         limit = reach.limit(names, seconds)
         found = server.ask("mutant", change=change, names=names, seconds=seconds, limit=limit)
     if found == "cannot":  # it is run when the module is imported
-        few = names[:MOST_IMPORTED]
+        few = reach.few(mutant, names, seconds)
         found = forked(lambda folder: _imported(mutant, few, folder), 4 * seconds + 60.0)
     return found
 

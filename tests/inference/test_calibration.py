@@ -197,6 +197,11 @@ def test_every_calibrator_survives_json(name, monkeypatch):
     assert torch.equal(again.correct(outputs), made.correct(outputs))
 
 
+def test_a_calibrator_says_what_it_must_see_before_it_corrects():
+    assert {name for name, kind in METHODS.items() if kind.reads_graph} == {"cagcn", "gats"}
+    assert {n for n, kind in METHODS.items() if kind.reads_samples} == {"entropy-temperature"}
+
+
 @pytest.fixture(scope="module")
 def model_and_data() -> tuple[GCN, Data]:
     torch.manual_seed(0)

@@ -110,6 +110,15 @@ def test_draws_are_finite_in_every_corner_and_have_the_dtype_of_the_module(
         assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+def test_a_uniform_that_was_rounded_to_1_is_the_largest_float_below_it() -> None:
+    rate = BetaBernoulliRate()
+    for dtype in (torch.float32, torch.float64):
+        one = torch.ones((), dtype=dtype)
+        below = torch.nextafter(one, torch.zeros_like(one))
+        assert torch.equal(rate.logit(one), rate.logit(below))
+        assert bool(rate.logit(below) < rate.logit(1 - 4 * (1 - below)))
+
+
 def test_a_float32_module_draws_the_logits_of_a_float64_one() -> None:
     exact, rounded = rate_at_all_corners(torch.float64), rate_at_all_corners(torch.float32)
     u = torch.tensor([SMALLEST, 0.4, LARGEST], dtype=torch.float64)[:, None]

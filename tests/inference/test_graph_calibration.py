@@ -201,6 +201,14 @@ def test_before_the_first_epoch_it_is_temperature_scaling(kind):
         assert torch.equal(found.network.state_dict()[name], value)
 
 
+def test_three_nodes_are_enough_to_hold_each_out_once(monkeypatch):
+    monkeypatch.setattr("graphdrop.inference.calibration.node_temperature.EPOCHS", 20)
+    logits, path = torch.tensor([[4.0, 0.0]]).repeat(3, 1), torch.tensor([[0, 1], [1, 2]])
+    wrong = calibrate(logits, torch.ones(3).long(), "cagcn", data=Data(edge_index=path))
+    found = wrong.temperatures(Surroundings.of(Data(edge_index=path), logits))
+    assert bool((found > wrong.temperature).all())  # what is wrong thrice is less sure of itself
+
+
 def test_the_margin_is_what_a_right_prediction_lacks_and_a_wrong_one_has():
     probabilities = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.3, 0.1]])
     right, wrong = 1.0 - (0.7 - 0.2), 0.6 - 0.3

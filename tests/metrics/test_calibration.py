@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from graphdrop.metrics import calibration_error, reliability
+from graphdrop.metrics import (
+    CalibrationError,
+    Reliability,
+    calibration_error,
+    reliability,
+)
 
 
 def _random(seed: int, examples: int, classes: int = 5):
@@ -93,6 +98,18 @@ def test_labels_drawn_from_the_probabilities_are_calibrated(binning):
     assert calibrated.item() < 0.01
     sharpened = (3 * probabilities.log()).softmax(-1)
     assert calibration_error(sharpened, labels, binning=binning).item() > 0.1
+
+
+def test_fifteen_bins_of_equal_width_are_the_default_in_both_forms():
+    probabilities, labels = _random(5, 400)
+    metric = CalibrationError()
+    metric.update(probabilities, labels)
+    wanted = multiclass_calibration_error(probabilities, labels, 5, n_bins=15).item()
+    for found in (metric.compute(), calibration_error(probabilities, labels)):
+        assert found.item() == pytest.approx(wanted, abs=1e-6)
+    bins = Reliability()
+    bins.update(probabilities, labels)
+    assert len(bins.compute().examples) == len(reliability(probabilities, labels).examples) == 15
 
 
 @given(

@@ -125,6 +125,13 @@ def test_edges_described_by_another_number_of_features_are_refused(edges: Tensor
         observing(edges)
 
 
+@pytest.mark.parametrize("name", ["prior_alpha", "prior_beta"])
+@pytest.mark.parametrize("value", [0.0, float("inf"), float("nan")])
+def test_a_prior_that_is_none_is_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} is {value}; it takes a finite number above 0"):
+        AmortizedRate(3, **{name: value})
+
+
 @pytest.mark.parametrize("name", ["features", "hidden"])
 def test_a_network_without_width_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0; it takes a whole number of at least 1"):

@@ -31,7 +31,8 @@ def logits_of_rates(u: np.ndarray, a: float, b: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "temperature"), [(*one, 0.67) for one in POSTERIORS] + [(0.05, 0.05, 10.0)]
+    ("a", "b", "temperature"),
+    [(*one, 0.67) for one in POSTERIORS] + [(0.05, 0.05, 10.0), (1.5, 0.97, 30.0)],
 )
 def test_entries_are_the_quantiles_of_the_two_draws(a: float, b: float, temperature: float) -> None:
     logits = logits_of_rates(midpoints(200_000), a, b)

@@ -125,7 +125,7 @@ def test_shift_and_slope_have_the_least_nll_with_a_normal_prior_on_the_slope(log
     assert found.slope == pytest.approx(best.x[1], abs=2e-3)
     assert found.shift == pytest.approx(best.x[0], abs=2e-3)
     temperatures = torch.full((30,), 1.7).double()
-    value, _ = _loss(lambda: iter(few), labels, temperatures)
+    value, *_ = _loss(lambda: iter(few), labels, temperatures)
     assert value == pytest.approx(float(nll(torch.softmax(few / 1.7, 2).mean(0), labels)))
 
 

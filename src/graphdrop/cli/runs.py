@@ -151,6 +151,8 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
     elif by == "entropy-temperature":
         slope = calibration["slope"]
         by = f"temperature {calibration['temperature']:.2f} with slope {slope:+.2f} in the entropy"
+        if "spread" in calibration:
+            by += f", samples spread by {calibration['spread']:.2f} around their mean"
     print(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
     if "ece_floor" in calibration:
         print(

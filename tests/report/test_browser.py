@@ -151,6 +151,20 @@ def ask_for(browser: Chromium, node: str) -> str:
     return text_of(browser, "#node")
 
 
+def test_a_node_without_a_label_shares_it_with_none(browser, made, tmp_path):
+    data = copy.copy(made[2])
+    data.y = data.y.clone()
+    data.y[3] = -1
+    write_report(tmp_path / "unlabelled.html", made[1], data)
+    browser.open(tmp_path / "unlabelled.html")
+    assert "by its label" in ask_for(browser, "2")
+    shown = ask_for(browser, "3")
+    assert "no label · not in the split" in shown
+    assert "by its label" not in shown
+    assert "its label." not in shown
+    assert browser.complaints() == []
+
+
 def test_a_number_that_no_node_has_is_said(report, made):
     nodes = len(made[2].y)
     assert f"Node {nodes - 1}" in ask_for(report, str(nodes - 1))

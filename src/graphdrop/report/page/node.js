@@ -32,10 +32,10 @@ function showNode() {
   const around = neighboursOf(v);
   byId("node").replaceChildren(
     make("h3", {}, `Node ${nodeName(v)}`),
-    make("p", {}, dot(graph.label[v]), ` ${className(graph.label[v])} by its label · ${PARTS[graph.part[v]]}`),
+    make("p", {}, dot(graph.label[v]), ` ${className(graph.label[v])}${graph.label[v] < 0 ? "" : " by its label"} · ${PARTS[graph.part[v]]}`),
     ...runs.map((run, k) => runOpinion(run, k, v)),
     make("h4", {}, `${around.length} neighbour${around.length === 1 ? "" : "s"}`),
-    ...(around.length ? [agreement(around), neighbourTable(around, SHOWN_NEIGHBOURS)] : []));
+    ...(around.length ? [...agreement(around), neighbourTable(around, SHOWN_NEIGHBOURS)] : []));
 }
 
 function runOpinion(run, k, v) {
@@ -61,8 +61,10 @@ function setOf(run, v) {
 }
 
 function agreement(around) {
-  const same = around.filter((u) => graph.label[u] === graph.label[view.chosen]).length;
-  return make("p", { class: "soft" }, `${same} of them share${same === 1 ? "s" : ""} its label.`);
+  const label = graph.label[view.chosen];
+  if (label < 0) return [];
+  const same = around.filter((u) => graph.label[u] === label).length;
+  return [make("p", { class: "soft" }, `${same} of them share${same === 1 ? "s" : ""} its label.`)];
 }
 
 function neighbourTable(around, limit) {

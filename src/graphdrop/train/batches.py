@@ -8,6 +8,7 @@ all nodes. Several ranks divide the batches of an epoch among themselves.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from graphdrop.config import TrainSettings
 from graphdrop.loader import NeighborLoader, WholeGraph
 from graphdrop.loader.sampling import random_order
 from graphdrop.loader.transfer import transferred
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.layerwise import holds_features
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.train.ranks import Ranks
@@ -31,6 +34,7 @@ class Step(NamedTuple):
     """One step: a batch whose first outputs are those of labelled nodes."""
 
     data: Data
+    """Features are preprocessed, and edges those that were sampled."""
     labels: Tensor
     """The targets of the labelled nodes."""
     scale: float
@@ -77,11 +81,15 @@ class MiniBatches:
             unlabelled[seeds] = False
             seeds = torch.cat([seeds, unlabelled.nonzero().flatten()])
         self._every_node = every_node
+        self._features = _held(model, data) if self.device.type == "cpu" else None
         whole = WholeGraph.from_data(data)
         if not _reads_edges(model):
             whole.x = None
         else:
             whole.x = model.defaults.inputs(data).x
+        if self._features is not None:
+            data = copy.copy(data)
+            data.num_nodes, data.x = self._nodes, None
         self.loader = NeighborLoader(
             data,
             hops_of(model, settings.fan_out),
@@ -128,6 +136,12 @@ class MiniBatches:
         here = self.ranks.number if there else busy
         more = more[here * len(more) // busy : min(here + 1, busy) * len(more) // busy]
         data = self.loader.around(np.concatenate([chosen, more]), epoch * self.batches + at)
+        if isinstance(self._features, SparseFeatures):
+            data.x = self._features.select(data.n_id)
+        elif self._features is not None:
+            data.x = self._features[data.n_id]
+        else:
+            data = self._model.defaults.inputs(data)
         labels = self.labels[torch.from_numpy(chosen).to(self.labels.device)]
         scale = self.steps * self.task.total_weight(labels) / self._total if there else 0.0
         return Step(data, labels, scale, self._parts(len(chosen), len(more), len(others), there))
@@ -144,6 +158,14 @@ class MiniBatches:
             stands_for = (self._nodes - self._labelled) / others
             parts.append((slice(labelled, labelled + more), per_node * more * stands_for))
         return parts
+
+
+def _held(model: SampledModel, data: Data) -> Tensor | SparseFeatures | None:
+    """The features of all nodes as the network reads them; None if they are too large to hold."""
+    x = data.x
+    if not isinstance(model, GCN) or not isinstance(x, Tensor) or not holds_features(x):
+        return None
+    return model._inputs.features(model.defaults.inputs(data).x, model._convs[0])
 
 
 def _share(nodes: Any, number: int, size: int) -> Any:

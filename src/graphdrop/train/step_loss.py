@@ -34,8 +34,7 @@ def step_loss(trainer: Trainer, step: Step | None) -> tuple[Estimate, dict[str, 
         if step is None:
             loss, agree = _full_batch(trainer, draws)
         else:
-            batch = engine.defaults.inputs(step.data)
-            outputs = list(engine.samples(batch, draws, training=True))
+            outputs = list(engine.samples(step.data, draws, training=True))
             loss, agree = batch_loss(step, outputs, trainer.loss, settings)
         if agree is None:
             return loss

@@ -18,6 +18,7 @@ from graphdrop.inference.calibration import (
     TemperatureScaling,
     VarianceScaling,
     VectorScaling,
+    calibrator_for,
     from_json,
     to_json,
 )
@@ -195,6 +196,13 @@ def test_every_calibrator_survives_json(name, monkeypatch):
     unmarked = Surroundings.of(Data(edge_index=graph.edge_index), outputs)
     made, again = (c.seeing(unmarked).reading(lambda: [outputs]) for c in (made, again))
     assert torch.equal(again.correct(outputs), made.correct(outputs))
+
+
+def test_labels_and_numbers_have_a_calibrator_of_their_own_whatever_the_method():
+    for method in METHODS:
+        assert calibrator_for(method, "classes") is METHODS[method]
+        assert calibrator_for(method, "labels") is LabelScaling
+        assert calibrator_for(method, "gaussian") is VarianceScaling
 
 
 def test_a_calibrator_says_what_it_must_see_before_it_corrects():

@@ -112,6 +112,7 @@ def test_anything_but_a_uniform_for_every_edge_is_refused(u: Tensor | None, got:
 
 def test_without_edges_it_says_what_to_do() -> None:
     rate = AmortizedRate(3)
+    assert rate.num_uniforms == 0
     for answer in (rate.mean, rate.kl, lambda: rate.logit(torch.rand(1))):
         with pytest.raises(
             ValueError, match=r"edges are not set; .*observe\(describe_edges\(graph, x\)"

@@ -55,6 +55,7 @@ def test_a_tape_notes_down_one_pass_and_not_its_opposite() -> None:
     assert drawn.mask is mask
     assert drawn.graph is graph
     assert drawn.features == 7
+    assert drawn != replace(drawn)  # two records of one mask are two uses
 
 
 def test_a_draw_does_not_change() -> None:

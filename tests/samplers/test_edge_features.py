@@ -117,9 +117,10 @@ def test_the_neighbours_of_a_hub_cost_only_their_own_edges() -> None:
     assert float(described[~star.self_loop, 2].max()) == 0.0
 
 
-def test_a_part_is_sent_to_the_whole() -> None:
+@pytest.mark.parametrize("rows", [[1, 2], list(range(TOWN.num_nodes))], ids=["some", "all"])
+def test_a_part_is_sent_to_the_whole(rows: list[int]) -> None:
     with pytest.raises(ValueError, match=r"it takes a whole graph, not a part.*parent_edge"):
-        describe_edges(TOWN.graph().rows(torch.tensor([1, 2])), X)
+        describe_edges(TOWN.graph().rows(torch.tensor(rows)), X)
 
 
 # What a network does with it

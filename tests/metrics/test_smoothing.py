@@ -216,9 +216,11 @@ def test_total_variation_of_a_dead_layer_is_undefined():
     ],
 )
 def test_bad_signals_are_named(name, signal, message):
-    measure, _ = MEASURES[name]
+    measure, kind = MEASURES[name]
     with pytest.raises(ValueError, match=message):
         measure(signal, TRIANGLE)
+    with pytest.raises(ValueError, match=message if len(signal) == 3 else "signal has 2 rows"):
+        kind(TRIANGLE, 3, layers=1).update([signal])
 
 
 def test_graphs_that_have_no_answer_are_named():

@@ -1,5 +1,7 @@
 """One temperature: recovered where it is known, and never worse than none on what it was fitted."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +74,14 @@ def test_the_extremes_are_held():
     confident = torch.tensor([[0.6, 0.4], [0.3, 0.7]])
     assert fit_temperature(confident, torch.tensor([0, 1])) == 0.01
     assert fit_temperature(confident, torch.tensor([1, 0])) == 100.0
+
+
+@pytest.mark.parametrize(("right", "logit"), [(21, 7.0), (39, 0.05)])
+def test_a_temperature_near_the_extremes_is_still_the_minimum(right, logit):
+    sure = torch.tensor([[logit, 0.0]]).double().softmax(-1).repeat(40, 1)
+    labels = (torch.arange(40) >= right).long()
+    wanted = logit / math.log(right / (40 - right))  # 70, and 0.014
+    assert fit_temperature(sure, labels) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_uniform_probabilities_leave_nothing_to_fit():

@@ -95,6 +95,7 @@ def test_uniforms_that_were_rounded_to_0_or_1_have_finite_logits() -> None:
     assert bool((never.isfinite() & always.isfinite() & (never > always)).all())
     nearly = torch.full((7,), 1 - 2.0**-24)  # the largest float32 below 1
     torch.testing.assert_close(always, rate.logit(nearly))
+    torch.testing.assert_close(rate.logit(torch.ones(4, 7)), always.expand(4, 7))
 
 
 @pytest.mark.parametrize(

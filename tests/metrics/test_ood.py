@@ -47,3 +47,9 @@ def test_a_constant_score_is_blind():
     outside = torch.tensor([True, False, False, False])
     assert ood_auroc(torch.ones(4), outside).item() == 0.5
     assert ood_aupr(torch.ones(4), outside).item() == 0.25
+
+
+@pytest.mark.parametrize("uncertainty", [torch.ones(2, 2), torch.tensor(1.0), [0.1, 0.2]])
+def test_anything_but_one_score_per_example_is_refused(uncertainty):
+    with pytest.raises(ValueError, match=r"it takes one score per example \(n,\)"):
+        ood_auroc(uncertainty, torch.tensor([True, False]))

@@ -39,6 +39,7 @@ MEASURES = {
 BAD_PROBABILITIES = {
     "NaN": (torch.tensor([[0.5, 0.5, float("nan")], [0.1, 0.8, 0.1]]), "holds NaN"),
     "logits": (torch.tensor([[3.0, -2.0, 0.0], [0.1, 0.8, 0.1]]), "apply a softmax"),
+    "one below 0": (torch.tensor([[0.6, 0.5, -0.1], [0.1, 0.8, 0.1]]), "must lie in \\[0, 1\\]"),
     "rows that do not sum to 1": (torch.full((2, 3), 0.3), "must sum to 1"),
     "class ids": (LABELS, "floating-point"),
     "a list": ([[0.5, 0.5]], "floating-point"),

@@ -94,7 +94,7 @@ def _of_view(trainers: Sequence[Trainer], config: Controlled, view: View) -> dic
     method = first.config.predict.calibration
     calibrator = None
     if method != "none":
-        calibrator = calibrate(logits["validation"], labels["validation"], method)
+        calibrator = _calibrator(method, logits["validation"], labels["validation"])
     answers = {name: Predictive.from_logits(logits[name], None, calibrator) for name in parts}
     raw = scores(Predictive.from_logits(logits["test"]), labels["test"], first.config)
     found: dict[str, Any] = {
@@ -117,6 +117,13 @@ def _of_view(trainers: Sequence[Trainer], config: Controlled, view: View) -> dic
     if config.nodes:
         found["outcomes"] = outcomes_of(test, labels["test"])
     return found
+
+
+def _calibrator(method: str, logits: Tensor, labels: Tensor) -> Calibrator:
+    """As when the settings of the experiment were frozen: samples were never brought together."""
+    if method == EntropyTemperatureScaling.name:
+        return EntropyTemperatureScaling.fit(lambda: iter(logits), labels, spread=False)
+    return calibrate(logits, labels, method)
 
 
 def _logits(trainers: Sequence[Trainer], data: Data, rows: Tensor, view: View) -> Tensor:

@@ -92,8 +92,14 @@ class EntropyTemperatureScaling(Calibrator):
         return outputs / self._of_rows.to(outputs)[:, None]
 
     @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:
-        """Shift and slope of least NLL on the calibration nodes, after the common temperature."""
+    def fit(cls, samples: Samples, targets: Tensor, *, spread: bool = True) -> Self:
+        """Shift and slope of least NLL on the calibration nodes, after the common temperature.
+
+        Args:
+            samples: makes the logits of every sample.
+            targets: the true classes.
+            spread: whether the spread may differ from 1.
+        """
         check_targets(targets)
         common = TemperatureScaling.fit(samples, targets).temperature
         entropy = relative_entropy(samples, common)
@@ -111,6 +117,8 @@ class EntropyTemperatureScaling(Calibrator):
             return loss, np.append(gradient, change * np.ones(len(spread)))
 
         found = minimize(penalized, np.zeros(2), jac=True, method="BFGS")
+        if not spread:
+            return cls(common, *found.x)
         wider = minimize(
             penalized,
             np.append(found.x, 1.0),

@@ -106,6 +106,10 @@ def test_mini_batches_take_fewer_epochs_and_more_steps():
         assert batches.epochs == math.ceil(full.epochs / steps**0.5)
         assert batches.patience == math.ceil(full.patience / steps**0.5)
         assert batches.evaluate_every == -(-10 // steps)
+        assert batches.average == pytest.approx(1.0 - 0.5 / steps if steps > 1 else 0.0)
+    with_statistics = {"train": {"batch_size": 1}, "model": {"norm_layer": "batch"}}
+    given = Config(data={"split": "random-fractions"}, **with_statistics)
+    assert chosen(given, graph()).train.average == 0.0
 
 
 def test_every_method_gets_settings_that_build_a_network():

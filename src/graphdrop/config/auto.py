@@ -162,15 +162,17 @@ STEPS_TO_EVALUATION = 10
 
 
 def of_batches(train: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """The epochs, patience and evaluations of training if an epoch has so many steps.
+    """The epochs, patience, evaluations and average of training if an epoch has so many steps.
 
     A full batch is one step. Mini-batches take fewer epochs with more steps in all, since each has
-    a gradient of its own noise: both change by the square root of the steps of an epoch.
+    a gradient of its own noise: both change by the square root of the steps of an epoch. Against
+    that noise the weights of about two epochs are averaged.
     """
     return {
         "epochs": ceil(train["epochs"] / sqrt(steps)),
         "patience": ceil(train["patience"] / sqrt(steps)),
         "evaluate_every": ceil(STEPS_TO_EVALUATION / steps),
+        "average": 1.0 - 0.5 / steps if steps > 1 else 0.0,
     }
 
 

@@ -120,4 +120,6 @@ def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Set
     if config.train.batch_size:
         steps = ceil(traits.train_nodes / config.train.batch_size)
         settings["train"] |= of_batches(settings["train"], max(1, steps))
+        if own or config.model.norm_layer == "batch":  # whose statistics are not averaged
+            del settings["train"]["average"]
     return {n: part for n, part in settings.items() if not (own and n in ("model", "data"))}

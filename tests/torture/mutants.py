@@ -143,6 +143,10 @@ def _same(known: dict[str, Any] | None, sha256: str) -> bool:
     return known is not None and known["sha256"] == sha256
 
 
+def _has(name: str, words: list[str] | None) -> bool:
+    return not words or any(word in name for word in words)
+
+
 def _module(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
@@ -213,6 +217,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="stop after so many, with fewer mutants")
     parser.add_argument("--target", action="append", help="only modules with this in their path")
     parser.add_argument("--again", action="store_true", help="try the survivors once more")
+    parser.add_argument("--only", action="append", help="of the survivors those with this name")
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of tests on a mutant")
     parser.add_argument("--by-name", action="store_true", help="do not count what tests reach")
     parser.add_argument("--controls", action="store_true", help="only run tests without a mutant")
@@ -244,7 +249,7 @@ def main() -> None:
             continue
         if known.get(name, "survived" if options.again else "") not in ("", "survived"):
             continue
-        if name in known and not options.again:
+        if name in known and not (options.again and _has(name, options.only)):
             continue
         if options.minutes and time.monotonic() - start > 60 * options.minutes:
             break

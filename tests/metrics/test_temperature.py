@@ -74,6 +74,9 @@ def test_the_extremes_are_held():
     confident = torch.tensor([[0.6, 0.4], [0.3, 0.7]])
     assert fit_temperature(confident, torch.tensor([0, 1])) == 0.01
     assert fit_temperature(confident, torch.tensor([1, 0])) == 100.0
+    nearly_even = torch.tensor([[0.505, 0.495]]).double().repeat(40, 1)
+    labels = (torch.arange(40) == 0).long()  # right 39 times of 40: 0.0055 would be best
+    assert fit_temperature(nearly_even, labels) == 0.01
 
 
 @pytest.mark.parametrize(("right", "logit"), [(21, 7.0), (39, 0.05)])

@@ -283,6 +283,7 @@ def _summary(
         f"(95 %: {low:.1%} to {high:.1%}), of {there_are} there are, seed {options.seed}"
     )
     if options.output:
+        controls = (options.folder / "controls.jsonl").read_text().splitlines()
         counts = {
             "seed": options.seed,
             "there_are": there_are,
@@ -290,6 +291,7 @@ def _summary(
             "killed": killed,
             "killed_at_first": sum(first[name] != "survived" for name in tried),
             "timeouts": sum(known[name] == "timeout" for name in tried),
+            "modules_whose_tests_pass_without_a_mutant": len(controls),
             "low": round(low, 4),
             "high": round(high, 4),
             "survivors": survivors,

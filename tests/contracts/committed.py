@@ -5,6 +5,7 @@ number per run, by seed and, where classes are left out, by class. Shares are in
 """
 
 import json
+import re
 import statistics
 import tomllib
 from functools import cache
@@ -377,3 +378,10 @@ def benchmark(name: str, part: str, row: int) -> float:
     """A figure of a part of a benchmark."""
     read = json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text("utf-8"))
     return read["parts"][part]["rows"][row]["figure"]
+
+
+def noted(name: str, part: str, row: int, count: int = 2) -> list[float]:
+    """The first decimal numbers in the note beside a figure of a benchmark."""
+    read = json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text("utf-8"))
+    note = read["parts"][part]["rows"][row]["note"]
+    return [float(one) for one in re.findall(r"\d+\.\d+", note)][:count]

@@ -8,8 +8,10 @@ and what is asked of the whole (memory, branches, killed mutants) is printed but
 """
 
 import argparse
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,16 +93,51 @@ def coverage() -> int:
     """Lines and branches that the default suite reaches in its own process.
 
     What Numba and Triton compile is left out by `pyproject.toml`; a process that a test starts is
-    not counted.
+    not counted. Every folder of tests is a process of its own, and what it reached is kept in
+    `build/coverage`: a second call goes on where the first one stopped, unless a file has changed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = f"--data-file={folder}/.coverage.suite"
-        tests = ["tests/metrics"] if SHARE < 1.0 else []
-        words = ("run", "--parallel-mode", file, "-m", "pytest", "-q", "-n", "0", *tests)
-        code = python("-m", "coverage", *words)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if SHARE < 1.0 else _kept_for(ROOT / "build" / "coverage")
+        names = ["metrics"] if SHARE < 1.0 else _parts_of_the_suite()
+        failed = 0
+        for name in names:
+            if (done := folder / f"{name}.done").exists():
+                continue
+            print(f"tests/{name}", flush=True)
+            words = (
+                "run",
+                f"--data-file={folder}/.coverage.{name}",
+                "-m",
+                "pytest",
+                "-q",
+                "-n",
+                "0",
+            )
+            code = python("-m", "coverage", *words, f"tests/{name}")
+            if code in (0, NOTHING_CHOSEN):
+                done.touch()
+            else:
+                failed = code
         output = RESULTS / "coverage.json"
-        wanted = _summary(Path(folder), "src/graphdrop/*", output, 95.0, together=True)
-        return code or asked(wanted, output)
+        wanted = _summary(folder, "src/graphdrop/*", output, 95.0, together=True)
+        return failed or asked(wanted, output)
+
+
+def _parts_of_the_suite() -> list[str]:
+    files = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    return sorted({path.parts[0] for path in files})
+
+
+def _kept_for(folder: Path) -> Path:
+    """A folder that is emptied when the package or its tests have changed."""
+    paths = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
+    together = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    mark = folder / "sources"
+    if not mark.exists() or mark.read_text() != together:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        mark.write_text(together)
+    return folder
 
 
 def _summary(
@@ -114,7 +151,7 @@ def _summary(
 ) -> int:
     """Counts from coverage.py's data: all modules together, and each."""
     data = f"--data-file={folder}/.coverage"
-    python("-m", "coverage", "combine", "--quiet", data, folder)
+    python("-m", "coverage", "combine", "--keep", "--quiet", data, folder)
     python("-m", "coverage", "json", "--quiet", data, f"--include={include}", "-o", folder / "json")
     found = json.loads((folder / "json").read_text())
 

@@ -190,7 +190,9 @@ def endurance() -> int:
 
 def mutants() -> int:
     output = RESULTS / "mutants.json"
-    words = ("--mutants", scaled(MUTANTS, 3), "--output", output)
+    words = ["--mutants", scaled(MUTANTS, 3), "--output", output]
+    if SHARE < 1.0:  # counting what tests reach takes longer than a few mutants
+        words += ["--by-name", "--folder", RESULTS / "mutants"]
     return asked(python("-m", "torture.mutants", *words), output)
 
 

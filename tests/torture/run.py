@@ -197,10 +197,9 @@ def mutants() -> int:
 
 
 def slow() -> int:
-    """The tests marked so, without the fuzz, which is a part of its own; of a share a few."""
-    chosen = "not hundred" if SHARE == 1.0 else "odd_graphs and isolated"
-    code = python("-m", "pytest", "-q", "-n", "0", "-m", "slow", "tests/torture", "-k", chosen)
-    return 0 if code == NOTHING_CHOSEN else code
+    """The tests marked so, without the fuzz, which is a part of its own."""
+    words = ("-q", "-n", "0", "-m", "slow", "tests/torture", "-k", "not hundred")
+    return python("-m", "pytest", *words)
 
 
 PARTS: dict[str, Callable[[], int]] = {

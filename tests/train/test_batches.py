@@ -77,7 +77,7 @@ def test_features_that_are_held_are_those_that_are_read(
         config = settings_of(train=train, data={"features": features})
         held = Trainer(config, tiny, progress=Silent()).fit()
         with monkeypatch.context() as patch:
-            patch.setattr("graphdrop.nn.layerwise.HELD_BYTES", 0)
+            patch.setattr("graphdrop.nn.held_features.HELD_BYTES", 0)
             read = Trainer(config, tiny, progress=Silent()).fit()
         assert held.test.nll == pytest.approx(read.test.nll, rel=1e-5)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -104,17 +105,17 @@ class GroupedExecutor(Executor):
         self.jobs, self.group = jobs, group
         self.resources = resources or Resources()
 
+    @abstractmethod
     def submit(self, work: Work) -> Any:
         """Submit a task; returns its handle."""
-        raise NotImplementedError
 
+    @abstractmethod
     def poll(self, tasks: Sequence[Task], seconds: float) -> Iterator[tuple[Task, Event]]:
         """New events; waits so long for one. Sets ``over`` and ``lost`` of tasks that ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cancel(self, task: Task) -> None:
         """End a task."""
-        raise NotImplementedError
 
     def run(self, jobs: Iterable[Job], total: int) -> Generator[Event | None]:
         """Do all jobs; those of a worker that was killed are done again by another."""

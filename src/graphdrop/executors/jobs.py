@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -47,12 +48,13 @@ class Event:
     """How long a finished job took."""
 
 
-class Executor:
+class Executor(ABC):
     """Base class of executors. Use it as a context, which ends whatever was started."""
 
     same_machine = False
     """Whether jobs are done on this machine, so that they see the same files."""
 
+    @abstractmethod
     def run(self, jobs: Iterable[Job], total: int) -> Generator[Event | None]:
         """Do all jobs; yields what happens to them, and None from time to time.
 
@@ -63,13 +65,12 @@ class Executor:
             jobs: each with a key of its own.
             total: how many will come at most.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def at_once(self) -> int:
         """How many jobs are done at once."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - one that starts nothing has nothing to end
         """End whatever was started."""
 
     def __enter__(self) -> Self:

@@ -15,6 +15,29 @@ from graphdrop.graph.memo import Memo
 T = TypeVar("T")
 
 
+def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The entries of some rows of a CSR matrix.
+
+    Args:
+        indptr: the offset of the first entry of each row, `[num_rows + 1]`.
+        rows: row numbers, in any order.
+
+    Returns:
+        The number of each entry, row by row, and the offsets of these rows among them.
+
+    Example:
+        >>> entry, offsets = row_entries(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
+        >>> entry.tolist(), offsets.tolist()
+        ([2, 3, 4, 0, 1], [0, 3, 5])
+    """
+    first, count = indptr[rows], indptr[rows + 1] - indptr[rows]
+    offsets = indptr.new_zeros(len(rows) + 1)
+    torch.cumsum(count, 0, out=offsets[1:])
+    entry = (first - offsets[:-1]).repeat_interleave(count)
+    entry += torch.arange(len(entry), dtype=entry.dtype, device=entry.device)
+    return entry, offsets
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CSR:
     """A sparse matrix in CSR form together with its transpose, which gradients need.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphdrop.graph.csr import row_entries
 from graphdrop.graph.graph import Graph
 
 
@@ -30,11 +31,7 @@ def row_window(graph: Graph, rows: tuple[int, int] | Tensor) -> Graph:
     kind = graph.indices
     if isinstance(rows, Tensor):
         numbers = rows.to(kind)
-        degree = graph.indptr.diff()[rows]
-        indptr = graph.indptr.new_zeros(len(rows) + 1)
-        torch.cumsum(degree, 0, out=indptr[1:])
-        edge = (graph.indptr[rows] - indptr[:-1]).repeat_interleave(degree)
-        edge += torch.arange(len(edge), dtype=edge.dtype, device=edge.device)
+        edge, indptr = row_entries(graph.indptr, rows)
         chosen = [part[edge] for part in (graph.indices, graph.weight, graph.value)]
         rank = None if graph.rank is None else graph.rank[edge]
     else:

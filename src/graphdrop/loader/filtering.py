@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.graph.csr import row_entries
 from graphdrop.graph.validate import check_rows
 from graphdrop.loader.batch import BatchGraph
 from graphdrop.loader.disk_rows import ask_for
@@ -65,11 +66,7 @@ def _rows(value: Tensor, rows: Tensor) -> Tensor:
         if advise(value, "rows"):
             ask_for(value, rows)
         return value.index_select(0, rows)
-    begin = value.crow_indices()
-    start, count = begin[rows], begin[rows + 1] - begin[rows]
-    indptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    entry = (start - indptr[:-1]).repeat_interleave(count)
-    entry += torch.arange(len(entry), dtype=entry.dtype)
+    entry, indptr = row_entries(value.crow_indices(), rows)
     entries = value.col_indices()[entry], value.values()[entry]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of sparse tensors being new

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from graphdrop.draws import Mask, as_read, multipliers
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.csr import row_entries
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
 
@@ -49,12 +50,7 @@ class SparseFeatures:
     def select(self, nodes: Tensor) -> SparseFeatures:
         """The rows of some nodes, all columns kept."""
         matrix = self.matrix
-        nodes = nodes.to(matrix.indptr.device)
-        start, count = matrix.indptr[nodes], matrix.row_length[nodes]
-        indptr = torch.zeros(len(nodes) + 1, dtype=start.dtype, device=start.device)
-        torch.cumsum(count, 0, out=indptr[1:])
-        entry = (start - indptr[:-1]).repeat_interleave(count)
-        entry = (entry + torch.arange(len(entry), device=entry.device)).long()
+        entry, indptr = row_entries(matrix.indptr, nodes.to(matrix.indptr.device))
         return SparseFeatures(
             CSR.from_rows(indptr, matrix.indices[entry], matrix.value[entry], matrix.num_columns)
         )

@@ -23,7 +23,7 @@ from graphdrop.loader import NeighborLoader, WholeGraph
 from graphdrop.loader.sampling import random_order
 from graphdrop.loader.transfer import transferred
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.layerwise import holds_features
+from graphdrop.nn.held_features import held_features
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.train.ranks import Ranks
@@ -81,7 +81,9 @@ class MiniBatches:
             unlabelled[seeds] = False
             seeds = torch.cat([seeds, unlabelled.nonzero().flatten()])
         self._every_node = every_node
-        self._features = _held(model, data) if self.device.type == "cpu" else None
+        self._features: Tensor | SparseFeatures | None = None
+        if isinstance(model, GCN) and self.device.type == "cpu":
+            self._features = held_features(model, data, model.defaults)
         whole = WholeGraph.from_data(data)
         if not _reads_edges(model):
             whole.x = None
@@ -158,14 +160,6 @@ class MiniBatches:
             stands_for = (self._nodes - self._labelled) / others
             parts.append((slice(labelled, labelled + more), per_node * more * stands_for))
         return parts
-
-
-def _held(model: SampledModel, data: Data) -> Tensor | SparseFeatures | None:
-    """The features of all nodes as the network reads them; None if they are too large to hold."""
-    x = data.x
-    if not isinstance(model, GCN) or not isinstance(x, Tensor) or not holds_features(x):
-        return None
-    return model._inputs.features(model.defaults.inputs(data).x, model._convs[0])
 
 
 def _share(nodes: Any, number: int, size: int) -> Any:

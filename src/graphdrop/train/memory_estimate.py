@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphdrop.nn.features import SPARSE_DENSITY
-from graphdrop.nn.layerwise import holds_features, states
+from graphdrop.nn.held_features import holds_features
+from graphdrop.nn.layerwise import states
 from graphdrop.util.memory import free_bytes, in_words
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from graphdrop.graph.validate import check_rows
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.handle import Handle
+from graphdrop.nn.held_features import held_features
 from graphdrop.nn.inputs import First, check_features
 from graphdrop.nn.layerwise.attached import LayerwiseModel
 from graphdrop.nn.layerwise.features import Rows
@@ -29,7 +30,7 @@ from graphdrop.nn.sampled import SampledModel
 from graphdrop.samplers import Draw
 from graphdrop.util.read_ahead import advise
 
-__all__ = ["Layerwise", "holds_features", "layerwise_samples"]
+__all__ = ["Layerwise", "layerwise_samples"]
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,6 @@ class Layerwise:
     """Number of rows that are computed at once; chosen by default."""
     folder: str | Path | None = None
     """A folder for hidden states in memory-mapped files; None is for memory."""
-
-
-HELD_BYTES, FLOAT_BYTES = 1 << 30, 4
-
-
-def holds_features(x: Tensor) -> bool:
-    """Whether features are kept as a `GCN` reads them, preprocessed and sparse, for all passes.
-
-    Larger ones are read from where they are stored, in every pass.
-    """
-    entries = x.numel() if x.layout is torch.strided else 4 * x._nnz()
-    return x.dtype == torch.float32 and FLOAT_BYTES * entries <= HELD_BYTES
 
 
 @torch.no_grad()
@@ -103,10 +92,9 @@ def layerwise_samples(
             "or leave layerwise out."
         )
     transform = None if settings.features == "stored" else settings.transformed
-    held = isinstance(x, Tensor) and x.dtype == like.dtype and holds_features(x)
-    if isinstance(engine, GCN) and held:
-        x, transform = settings.inputs(data).x, None
-        x = engine._inputs.features(x, engine._convs[0])
+    held = held_features(engine, data, settings) if isinstance(engine, GCN) else None
+    if held is not None:
+        x, transform = held, None
     if isinstance(x, Tensor):
         advise(x, "all")
     features = Rows(x, like.dtype, transform)

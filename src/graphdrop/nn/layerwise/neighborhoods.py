@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.nn.layerwise.reach import entries_of, with_neighbors
+from graphdrop.graph.csr import row_entries
+from graphdrop.nn.layerwise.reach import with_neighbors
 
 EDGES = 1 << 19
 """Rows are computed together while they have so many edges."""
@@ -64,12 +65,12 @@ class Neighborhoods:
 
     def of(self, wanted: Tensor) -> Local:
         """The neighborhood of nodes, which are in increasing order."""
-        edge, degree = entries_of(self.indptr, wanted)
+        edge, offsets = row_entries(self.indptr, wanted)
         source = self.source[edge].long()
         place = torch.searchsorted(wanted, source).clamp_(max=max(0, len(wanted) - 1))
         inside = wanted[place] == source if len(wanted) else source < 0
         others, number = source[~inside].unique(return_inverse=True)
         place[~inside] = number + len(wanted)
-        row = torch.arange(len(wanted)).repeat_interleave(degree)
+        row = torch.arange(len(wanted)).repeat_interleave(offsets.diff())
         nodes = torch.cat([wanted, others])
         return Local(nodes, len(wanted), torch.stack([place, row]), self.order[edge])

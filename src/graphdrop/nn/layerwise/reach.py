@@ -5,22 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphdrop.graph.csr import row_entries
+
 MOST = 0.75
 """From this share of the nodes on, all are computed: in order, without a list of them."""
-
-
-def entries_of(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The entries of some rows of a CSR matrix, row by row, and how many each row has.
-
-    Example:
-        >>> entry, degree = entries_of(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
-        >>> entry.tolist(), degree.tolist()
-        ([2, 3, 4, 0, 1], [3, 2])
-    """
-    degree = indptr[rows + 1] - indptr[rows]
-    entry = (indptr[rows] - (degree.cumsum(0) - degree)).repeat_interleave(degree)
-    entry += torch.arange(len(entry), dtype=entry.dtype)
-    return entry, degree
 
 
 def with_neighbors(indptr: Tensor, indices: Tensor, rows: Tensor | None) -> Tensor | None:
@@ -41,6 +29,6 @@ def with_neighbors(indptr: Tensor, indices: Tensor, rows: Tensor | None) -> Tens
         return None
     reached = torch.zeros(nodes, dtype=torch.bool)
     reached[rows] = True
-    reached[indices[entries_of(indptr, rows)[0]].long()] = True
+    reached[indices[row_entries(indptr, rows)[0]].long()] = True
     found = reached.nonzero().flatten()
     return found if len(found) < MOST * nodes else None

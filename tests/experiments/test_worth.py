@@ -11,9 +11,10 @@ from graphdrop.config.auto import GraphTraits, choose
 from graphdrop.config.recipes import merged
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.comparisons import crossed, resampled_t
-from graphdrop.experiments.controlled import Controlled, outcome, outcomes_of
+from graphdrop.experiments.controlled import THRESHOLDS, Controlled, outcome, outcomes_of
 from graphdrop.experiments.factors import Arm, Factor, chosen
 from graphdrop.experiments.keys import run_key, settled
+from graphdrop.experiments.measures import BINS
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.single_run import run_config
 from graphdrop.experiments.store import RunLine
@@ -155,6 +156,7 @@ def line() -> dict:
             "views": "own,masks off",
             "members": 2,
             "nodes": True,
+            "certainty": True,
         }
     )
     record = run_config(config)
@@ -178,6 +180,40 @@ def test_one_run_is_scored_in_every_way_of_predicting(line):
         assert nll.mean() == pytest.approx(seen["test"]["nll"], abs=1e-3)
         assert 0.0 < seen["ece_floor"]["mean"] < seen["ece_floor"]["high"]
         assert 0.0 <= seen["noise_auroc"]["entropy"] <= 1.0
+
+
+def test_pavpu_is_kept_from_half_of_the_largest_entropy_to_all_of_it(line):
+    seen = seen_in(line)
+    assert len(seen["pavpu_curve"]) == len(THRESHOLDS) == 11
+    assert seen["pavpu_curve"][0] == seen["test"]["pavpu"]
+    assert seen["pavpu_curve"][-1] == pytest.approx(seen["test"]["accuracy"], abs=1e-5)
+
+
+def test_what_is_kept_at_every_node_gives_the_scores_again(line):
+    seen = seen_in(line)
+    right, doubt, entropy = (outcome(seen, name) for name in ("accuracy", "doubt", "entropy"))
+    certain = entropy <= 0.5 * entropy.max()
+    assert (certain == (right == 1.0)).mean() == pytest.approx(seen["test"]["pavpu"], abs=0.005)
+    bins = np.ceil(BINS * (1.0 - doubt))
+    gaps = [(right - 1.0 + doubt)[bins == one].sum() for one in range(1, BINS + 1)]
+    assert np.abs(gaps).sum() / len(right) == pytest.approx(seen["test"]["ece"], abs=0.005)
+    risk = np.cumsum(1.0 - right[entropy.argsort()]) / np.arange(1, len(right) + 1)
+    assert risk.mean() == pytest.approx(seen["test"]["aurc"], abs=0.005)
+
+
+def test_the_rivals_have_the_settings_of_the_default_but_for_method_and_prediction():
+    recipe = read_recipe("rivals-auto")
+    cells = {(cell.row, cell.dataset): cell.configs for cell in recipe.cells()}
+    own = [config.asked() for config in cells["default", "cora"]]
+    assert [one["seed"] for one in own] == list(range(570, 580))
+    assert all(one["certainty"] and one["nodes"] for one in own)
+    for row, masks, members in (("Monte Carlo DropOut", "hard", 1), ("deep ensemble", "off", 5)):
+        rival = [config.asked() for config in cells[row, "cora"]]
+        changed = {"model": {"method": "GCN-DO"}, "predict": {"masks": masks}, "members": members}
+        assert rival == [merged(one, changed) for one in own]
+        splits = [config.data.split_seed for config in cells[row, "cora_ml"]]
+        assert splits == list(range(570, 580))
+        assert not any(config.nodes or config.certainty for config in cells[row, "cora_ml"])
 
 
 def test_what_a_run_keeps_apart_is_part_of_its_key():

@@ -2,7 +2,7 @@
 
 One trained network is scored in every way of predicting that its row asks for, calibrated anew in
 each on the validation nodes. On a public split the outcome at every test node is kept, so that a
-difference can be given an interval over seeds and nodes.
+difference can be given an interval over seeds and nodes; with `certainty` also how sure it was.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from graphdrop.inference import Predictive
 from graphdrop.inference.calibrating import calibrate
 from graphdrop.inference.calibration import Calibrator, EntropyTemperatureScaling
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
-from graphdrop.metrics import calibration_floor, ood_auroc
+from graphdrop.metrics import calibration_floor, ood_auroc, pavpu_curve, predictive_entropy
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -37,6 +37,8 @@ FLOOR_DRAWS = 50
 NOISY = 0.5
 """The share of the test nodes whose features are replaced by noise."""
 OWN = "own"
+THRESHOLDS = tuple(k / 20 for k in range(10, 21))
+"""Of PAvPU, as fractions of the largest entropy: those of the paper's figure."""
 
 
 class View(NamedTuple):
@@ -63,6 +65,8 @@ class Controlled(Config):
     """Networks of an ensemble, which differ in the seed alone."""
     nodes: bool = False
     """Whether the outcome at every test node is kept."""
+    certainty: bool = False
+    """Whether confidence and entropy at every test node are kept as well."""
 
     def member_configs(self) -> list[Config]:
         """The settings of every network."""
@@ -113,9 +117,12 @@ def _of_view(trainers: Sequence[Trainer], config: Controlled, view: View) -> dic
         seed=config.seed,
         by_entropy=method == EntropyTemperatureScaling.name,
     )._asdict()
+    found["pavpu_curve"] = pavpu_curve(test, labels["test"], THRESHOLDS).pavpu.tolist()
     found["noise_auroc"] = _noise_auroc(trainers, config, view, calibrator)
     if config.nodes:
         found["outcomes"] = outcomes_of(test, labels["test"])
+    if config.certainty:
+        found["outcomes"] = found.get("outcomes", {}) | certainties_of(test)
     return found
 
 
@@ -165,12 +172,22 @@ def outcomes_of(probabilities: Tensor, labels: Tensor) -> dict[str, str]:
     }
 
 
+def certainties_of(probabilities: Tensor) -> dict[str, str]:
+    """One minus the confidence, whose small values float16 tells apart, and the entropy; base64."""
+    doubt = 1.0 - probabilities.double().amax(1)
+    entropy = predictive_entropy(probabilities.double())
+    return {
+        "doubt": _text(doubt.numpy().astype("<f2")),
+        "entropy": _text(entropy.numpy().astype("<f2")),
+    }
+
+
 def outcome(record: Mapping[str, Any], score: str) -> NDArray[np.float64]:
-    """The accuracy, 0 or 1, or the NLL of every test node of a record or of one of its views.
+    """One number for every test node of a record or of one of its views.
 
     Args:
         record: with `outcomes` and, of its run, `tested`.
-        score: `accuracy` or `nll`.
+        score: `accuracy`, which is 0 or 1, or `nll`; where they are kept, `doubt` or `entropy`.
     """
     stored = base64.b64decode(record["outcomes"][score])
     if score == "accuracy":

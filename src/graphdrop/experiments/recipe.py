@@ -131,6 +131,8 @@ class Recipe(Part):
     """Whether graphs of one's own may be added; with the settings auto they always may."""
     factors: list[Factor] = []
     """What is compared with what, if rows are arms of a controlled experiment."""
+    certainty: bool = False
+    """Whether these keep confidence and entropy at every test node, where they keep outcomes."""
     graphs: list[str] = []
     """The graphs of its comparisons, those that are given by a file among them."""
 
@@ -181,6 +183,8 @@ class Recipe(Part):
         if self.factors:
             public = config.data.split == "public" and config.data.dataset in self.datasets
             own = {"views": ",".join(row.views), "members": row.members, "nodes": public}
+            if public and self.certainty:  # where it is off, keys are what they were without it
+                own["certainty"] = True
             return [Controlled.model_validate(dict(config) | own)]
         if self.divisions:
             return [Covered.model_validate(dict(config) | {"divisions": self.divisions})]

@@ -181,7 +181,7 @@ def _controlled(config: Controlled, dataset: Dataset, follower: _Follower) -> di
     start = time.process_time()
     trainers = [follower.trainer(one, dataset) for one in config.member_configs()]
     first, *_ = [_trained(trainer, _fit(trainer)) for trainer in trainers]
-    kept = {name: getattr(config, name) for name in ("views", "members", "nodes")}
+    kept = {name: getattr(config, name) for name in ("views", "members", "nodes", "certainty")}
     found = first | controlled_scores(trainers, config)
     return found | {
         "config": settled(trainers[0].config) | kept,  # with what was chosen for the graph

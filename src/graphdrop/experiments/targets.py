@@ -47,6 +47,8 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "calibration": calibration_table.calibration,
     "sets": set_table.sets,
     "worth": worth.worth,
+    "rivals": worth.worth,
+    "splits": rendering.accuracies,
     "ppnp": rendering.accuracies,
     "grand": rendering.accuracies,
 }

@@ -5,9 +5,20 @@ A false alarm is an interval without 0, at 5 %. 2000 replicates have a standard 
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
-from graphdrop.experiments.comparisons import crossed, holm, resampled_t, seeds_alone
+from graphdrop.experiments.comparisons import (
+    aurc_without_each,
+    crossed,
+    ece_without_each,
+    holm,
+    node_values,
+    pavpu_without_each,
+    resampled_t,
+    seeds_alone,
+)
+from graphdrop.metrics import aurc, calibration_error, pavpu
 
 REPLICATES, SEEDS, NODES = 2000, 10, 60
 
@@ -97,3 +108,72 @@ def test_too_little_to_compare_is_refused():
         resampled_t([0.1], 10, 10)
     with pytest.raises(ValueError, match=r"differences has 1 entries"):
         seeds_alone([0.1])
+
+
+# Scores that are no means over nodes
+
+BINARY = {
+    "ece": (
+        lambda right, likely: ece_without_each(right, likely, 15),
+        lambda given, labels: calibration_error(given, labels, bins=15),
+    ),
+    "aurc": (lambda right, likely: aurc_without_each(right, -likely), aurc),
+    **{
+        f"pavpu at {threshold}": (
+            lambda right, likely, at=threshold: pavpu_without_each(right, entropy(likely), at),
+            lambda given, labels, at=threshold: pavpu(given, labels, at).pavpu,
+        )
+        for threshold in (0.5, 0.95, 1.0)
+    },
+}
+"""Without each node, of two classes the first of which is predicted; and the score itself."""
+
+
+def entropy(likely):
+    return -likely * np.log(likely) - (1.0 - likely) * np.log(1.0 - likely)
+
+
+def forecasts(draw, *shape):
+    """Probabilities of the predicted one of two classes, and whether it is right."""
+    likely = 0.5 + 0.49 * draw.random(shape)
+    return likely, (draw.random(shape) < likely).astype(float)
+
+
+@pytest.mark.parametrize("score", BINARY)
+def test_scores_without_each_node_are_those_of_the_nodes_that_are_left(score):
+    without_each, of = BINARY[score]
+    likely, right = forecasts(np.random.default_rng(7), 40)
+    given = torch.as_tensor(np.stack([likely, 1.0 - likely], 1))
+    labels = torch.as_tensor(1 - right).long()
+    left = [torch.arange(40) != node for node in range(40)]
+    brute = [float(of(given[kept], labels[kept])) for kept in left]
+    found = without_each(right, likely)
+    assert found == pytest.approx(brute)
+    whole = float(of(given, labels))
+    assert node_values(whole, found).mean() == pytest.approx(whole)
+
+
+def test_pavpu_of_all_certainty_is_the_accuracy_node_by_node():
+    likely, right = forecasts(np.random.default_rng(8), 30)
+    found = node_values(right.mean(), pavpu_without_each(right, entropy(likely), 1.0))
+    assert found == pytest.approx(right)
+
+
+@pytest.mark.parametrize("score", ["ece", "aurc", "pavpu at 0.5"])
+def test_scores_that_are_no_means_give_few_false_alarms_over_seeds_and_nodes(score):
+    without_each, of = BINARY[score]
+    draw = np.random.default_rng(9)
+    found = []
+    for _ in range(200):
+        ease, labels = draw.normal(size=150), draw.normal(size=150)
+        table = np.empty((2, SEEDS, 150))
+        for method in range(2):
+            for seed in range(SEEDS):
+                shift = 0.3 * draw.normal() + 0.3 * draw.normal(size=150)
+                likely = 0.5 + 0.49 * stats.norm.cdf(ease + shift)
+                right = (stats.norm.cdf(labels) < likely).astype(float)
+                given = torch.as_tensor(np.stack([likely, 1.0 - likely], 1))
+                whole = float(of(given, torch.as_tensor(1 - right).long()))
+                table[method, seed] = node_values(whole, without_each(right, likely))
+        found.append(crossed(table[0] - table[1]))
+    assert false_alarms(found) <= 0.1  # 200 replicates: 3 standard errors above 5 %

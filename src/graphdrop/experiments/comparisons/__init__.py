@@ -3,6 +3,22 @@
 from graphdrop.experiments.comparisons.crossed import crossed
 from graphdrop.experiments.comparisons.difference import Difference, seeds_alone
 from graphdrop.experiments.comparisons.holm import holm
+from graphdrop.experiments.comparisons.left_out_nodes import (
+    aurc_without_each,
+    ece_without_each,
+    node_values,
+    pavpu_without_each,
+)
 from graphdrop.experiments.comparisons.resampled_t import resampled_t
 
-__all__ = ["Difference", "crossed", "holm", "resampled_t", "seeds_alone"]
+__all__ = [
+    "Difference",
+    "aurc_without_each",
+    "crossed",
+    "ece_without_each",
+    "holm",
+    "node_values",
+    "pavpu_without_each",
+    "resampled_t",
+    "seeds_alone",
+]

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.recipe import Cell, Recipe
+from graphdrop.experiments.recipe import Cell, Recipe, read_recipe
 from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.util.duration import duration
@@ -111,3 +111,11 @@ def in_store(cell: Cell, store: Store, *, watch: bool, checksum: str | None = No
     there = [records[key] for key in keys if key in records]
     whole = [record for record in there if "error" not in record]
     return CellRuns(cell, whole, len(there) - len(whole))
+
+
+def stored(name: str, store: Store) -> TargetRuns:
+    """All cells of a recipe, such as `table1-tuned`, with those of their runs that a store has."""
+    recipe = read_recipe(name)
+    target, _, kind = name.rpartition("-")
+    cells = [in_store(cell, store, watch=recipe.watch) for cell in recipe.cells()]
+    return TargetRuns(target, recipe, kind, False, cells)

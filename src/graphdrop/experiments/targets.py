@@ -13,7 +13,9 @@ from graphdrop.experiments import (
     extensions,
     ood_table,
     rendering,
+    rivals,
     set_table,
+    splits,
     trust,
     worth,
 )
@@ -47,8 +49,8 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "calibration": calibration_table.calibration,
     "sets": set_table.sets,
     "worth": worth.worth,
-    "rivals": worth.worth,
-    "splits": rendering.accuracies,
+    "rivals": rivals.rivals,
+    "splits": splits.splits,
     "ppnp": rendering.accuracies,
     "grand": rendering.accuracies,
 }

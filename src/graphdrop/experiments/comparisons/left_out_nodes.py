@@ -78,7 +78,7 @@ def pavpu_without_each(right: Values, uncertainty: Values, threshold: float) -> 
     """
     largest = int(uncertainty.argmax())
     good = _good(right, uncertainty, threshold)
-    found = (good.sum() - good) / (len(right) - 1)
+    found: Values = (good.sum() - good) / (len(right) - 1)
     kept = np.arange(len(right)) != largest
     found[largest] = _good(right[kept], uncertainty[kept], threshold).mean()
     return found
@@ -87,4 +87,5 @@ def pavpu_without_each(right: Values, uncertainty: Values, threshold: float) -> 
 def _good(right: Values, uncertainty: Values, threshold: float) -> Values:
     """1 for nodes that are right and certain, or wrong and uncertain."""
     certain = uncertainty <= threshold * uncertainty.max()
-    return (certain == (right == 1.0)).astype(float)
+    good: Values = (certain == (right == 1.0)).astype(float)
+    return good

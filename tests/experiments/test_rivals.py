@@ -1,0 +1,136 @@
+"""``reproduce rivals``: what is said of the default beside its rivals is what records hold."""
+
+import numpy as np
+import pytest
+import torch
+
+from graphdrop.experiments.comparisons import crossed, resampled_t
+from graphdrop.experiments.controlled import THRESHOLDS, certainties_of, outcome, outcomes_of
+from graphdrop.experiments.recipe import read_recipe
+from graphdrop.experiments.rivals import (
+    ACCURACY,
+    AURC,
+    ECE,
+    MEAN_PAVPU,
+    NLL,
+    PAVPU,
+    comparisons,
+    difference,
+    rivals,
+)
+from graphdrop.experiments.rivals_page import goal_rows, uncertainty
+from graphdrop.experiments.target_runs import CellRuns, TargetRuns
+from graphdrop.metrics import aurc, calibration_error, pavpu_curve
+
+RECIPE = read_recipe("rivals-auto")
+NODES, SEEDS = 60, range(570, 580)
+SKILL = {"default": 3.0, "Monte Carlo DropOut": 1.0, "deep ensemble": 3.0}
+
+
+def record(seed: int, skill: float, *, split: str = "one split", nodes: bool = True) -> dict:
+    """A made-up record; with more skill the logit of the true class is higher."""
+    labels = torch.arange(NODES) % 3
+    logits = torch.randn(NODES, 3, generator=torch.Generator().manual_seed(seed))
+    logits[torch.arange(NODES), labels] += skill
+    forecast = logits.softmax(1).double()
+    outcomes = outcomes_of(forecast, labels) | certainties_of(forecast)
+    return {
+        "seed": seed,
+        "data": split,
+        "tested": NODES,
+        "fitted": 20,
+        "seconds": 1.0,
+        "cpu_seconds": 36.0,
+        "versions": {"graphdrop": "0", "torch": "0"},
+        "config": {"data": {"dataset": "cora"}},
+        "test": {
+            "accuracy": (forecast.argmax(1) == labels).double().mean().item(),
+            "nll": -forecast[torch.arange(NODES), labels].log().mean().item(),
+            "ece": calibration_error(forecast, labels).item(),
+            "aurc": aurc(forecast, labels).item(),
+        },
+        "pavpu_curve": pavpu_curve(forecast, labels, THRESHOLDS).pavpu.tolist(),
+        "ece_floor": {"mean": 0.03},
+        **({"outcomes": outcomes} if nodes else {}),
+    }
+
+
+def target_runs(*datasets: str, runs: int = 10) -> TargetRuns:
+    """Runs of some graphs; Cora-ML has a split of its own for every seed."""
+
+    def of(row: str, dataset: str) -> list[dict]:
+        own = dataset == "cora_ml"
+        return [
+            record(seed, SKILL[row], split=f"{seed}" if own else "one split", nodes=not own)
+            for seed in SEEDS[:runs]
+        ]
+
+    cells = [
+        CellRuns(cell, of(cell.row, cell.dataset) if cell.dataset in datasets else [], 0)
+        for cell in RECIPE.cells()
+    ]
+    return TargetRuns("rivals", RECIPE, "auto", False, cells)
+
+
+def test_differences_are_the_default_minus_the_rival_over_seeds_and_nodes():
+    first, _ = comparisons(target_runs("cora"))
+    assert (first.arm.name, first.over) == ("Monte Carlo DropOut", "seeds and nodes")
+    pairs = [(first.runs[seed], first.others[seed]) for seed in SEEDS]
+    table = [outcome(own, "accuracy") - outcome(other, "accuracy") for own, other in pairs]
+    assert difference(first, ACCURACY) == crossed(100.0 * np.stack(table))
+    # PAvPU of all certainty is the accuracy, up to the digits of a record.
+    assert difference(first, PAVPU[-1]) == pytest.approx(difference(first, ACCURACY))
+    for score in (NLL, ECE, AURC, MEAN_PAVPU):
+        plain = np.mean([score.of(own) - score.of(other) for own, other in pairs])
+        found = difference(first, score)
+        assert found.mean == pytest.approx(plain, abs=1e-3)
+        assert found.low < found.mean < found.high
+
+
+def test_random_splits_have_the_corrected_t():
+    first, _ = comparisons(target_runs("cora_ml"))
+    values = [ECE.of(first.runs[seed]) - ECE.of(first.others[seed]) for seed in SEEDS]
+    assert difference(first, ECE) == resampled_t(values, NODES, 20)
+
+
+def test_the_page_counts_graphs_and_names_differences_that_exclude_0():
+    said = uncertainty(target_runs("cora", "cora_ml"))
+    assert said.startswith(
+        "60 of 120 planned runs are made, in 0.6 core-hours, on Cora and Cora-ML"
+    )
+    assert "; not run yet: Citeseer and PubMed. Of 56 intervals " in said
+    nll = "| calibrated NLL | Monte Carlo DropOut | 2 of 2 (Cora, Cora-ML) | Cora \N{MINUS SIGN}"
+    assert nll in said
+    # The ensemble has the very outcomes of the default: at or better, and nothing excludes 0.
+    assert "| AURC | deep ensemble | 2 of 2 (Cora, Cora-ML) | none | none |" in said
+    assert said.count("| Cora-ML, default minus ") == 2
+    goals = goal_rows(target_runs("cora", "cora_ml"))
+    assert len(goals) == 8
+    assert goals[0].endswith("| 4 | 2 of those run (Cora, Cora-ML) | no |")
+
+
+def test_worse_is_said_of_the_side_that_is_worse(monkeypatch):
+    monkeypatch.setitem(SKILL, "default", 0.5)
+    said = uncertainty(target_runs("cora"))
+    assert "| calibrated NLL | deep ensemble | 0 of 1 | none | Cora +" in said
+    assert (
+        "| PAvPU at every threshold from 0.5 to 1 | deep ensemble | 0 of 1 | none | Cora " in said
+    )
+
+
+def test_the_page_says_what_is_not_run():
+    assert uncertainty(target_runs()) == "Not run yet: none of 120 planned runs is made."
+    assert "no comparison has all its seeds yet" in uncertainty(target_runs("cora", runs=4))
+    assert all(row.endswith("| 4 | not run | no |") for row in goal_rows(target_runs()))
+
+
+def test_the_tables_have_every_threshold_and_say_how_many_seeds_there_are():
+    rendered = rivals(target_runs("cora", runs=4))
+    scores = rendered.tables["rivals"].to_markdown()
+    assert "| cora, deep ensemble |" in scores
+    assert "12 of 120 runs, 0.12 core-hours" in scores
+    by_threshold = rendered.tables["rivals-pavpu"]
+    assert len(by_threshold.columns) == 11
+    assert by_threshold.rows[0][0] == "cora, default minus Monte Carlo DropOut, 4 seeds"
+    assert set(rendered.figures) == {"rivals", "rivals-pavpu"}
+    assert rivals(target_runs()).figures == {}

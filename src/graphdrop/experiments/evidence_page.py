@@ -16,10 +16,13 @@ from pathlib import Path
 
 from graphdrop.experiments import worth_page
 from graphdrop.experiments.goals import goals
+from graphdrop.experiments.published import beside_published
+from graphdrop.experiments.rivals_page import uncertainty
+from graphdrop.experiments.splits import passage as splits
 from graphdrop.experiments.store import Store
+from graphdrop.experiments.target_runs import stored
 from graphdrop.experiments.worth_advice import advice, claims
 from graphdrop.experiments.worth_page import Made, committed
-from graphdrop.experiments.worth_uncertainty import uncertainty
 from graphdrop.util.files import replace_file
 
 END = "<!-- made: end -->"
@@ -38,20 +41,27 @@ def core_hours(folder: Path) -> float:
 
 
 @lru_cache(maxsize=1)
+def _store(folder: Path) -> Store:
+    return Store(folder)
+
+
+@lru_cache(maxsize=1)
 def _made(folder: Path) -> Made:
     return Made(committed(folder))
 
 
 def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
     """Every passage by its name."""
-    made = _made(folder)
+    made, store = _made(folder), _store(folder)
     return {
         "summary": lambda: worth_page.summary(made),
-        "uncertainty": lambda: uncertainty(made),
+        "uncertainty": lambda: uncertainty(stored("rivals-auto", store)),
+        "splits": lambda: splits(stored("splits-tuned", store)),
+        "published": lambda: beside_published(store),
         "comparisons": lambda: worth_page.tables(made),
         "advice": lambda: advice(made),
         "claims": lambda: claims(made),
-        "goals": lambda: goals(folder, made),
+        "goals": lambda: goals(store),
         "cost": lambda: (
             "All finished runs of the second edition, those on this page and those of unfinished "
             f"parts, took {core_hours(folder):.1f} core-hours of processor time."

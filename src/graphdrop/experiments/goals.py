@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from graphdrop.experiments.recipe import read_recipe
+from graphdrop.experiments.rivals_page import goal_rows
 from graphdrop.experiments.store import Store
-from graphdrop.experiments.target_runs import CellRuns, TargetRuns, in_store
-from graphdrop.experiments.worth_page import GRAPHS, Made
+from graphdrop.experiments.target_runs import CellRuns, stored
 from graphdrop.report.tables import signed, summarise
-
-FOUR = ("cora", "citeseer", "cora_ml", "pubmed")
 
 
 class Goal(NamedTuple):
@@ -57,24 +53,16 @@ TABLES = (
 )
 
 
-def goals(folder: Path, made: Made) -> str:
+def goals(store: Store) -> str:
     """A table of all goals."""
-    store = Store(folder)
     lines = [
         "| figure | asked | measured | reached |",
         "|---|---|---|---|",
         *(_cells_of_paper(store, *table) for table in TABLES),
         *(_accuracy(store, goal) for goal in ACCURACIES),
-        _likelihood(made),
+        *goal_rows(stored("rivals-auto", store)),
     ]
     return "\n".join(lines)
-
-
-def _found(store: Store, name: str) -> TargetRuns:
-    recipe = read_recipe(name)
-    cells = [in_store(cell, store, watch=recipe.watch) for cell in recipe.cells()]
-    target, _, kind = name.partition("-")
-    return TargetRuns(target, recipe, kind, False, cells)
 
 
 def _percent(runs: CellRuns) -> list[float]:
@@ -84,7 +72,7 @@ def _percent(runs: CellRuns) -> list[float]:
 def _cells_of_paper(
     store: Store, what: str, target: str, columns: Sequence[str], rows: Sequence[str]
 ) -> str:
-    found = _found(store, f"{target}-tuned")
+    found = stored(f"{target}-tuned", store)
     away = []
     for column in columns:
         for row in rows:
@@ -99,7 +87,7 @@ def _cells_of_paper(
 
 
 def _accuracy(store: Store, goal: Goal) -> str:
-    runs = _found(store, goal.recipe).at(goal.row, goal.column)
+    runs = stored(goal.recipe, store).at(goal.row, goal.column)
     asked = "reported" if goal.asked is None else f"{goal.asked:.1f} %"
     planned = len(runs.cell.configs)
     if len(runs.records) < planned:
@@ -109,17 +97,6 @@ def _accuracy(store: Store, goal: Goal) -> str:
     reached = "" if goal.asked is None else _yes(round(ours.mean, 1) >= goal.asked)
     shown = f"{ours.mean:.2f} ± {ours.deviation:.2f} %, {ours.count} runs"
     return f"| {goal.what} | {asked} | {shown} | {reached} |"
-
-
-def _likelihood(made: Made) -> str:
-    """On how many graphs the calibrated NLL of the default is not above that of DropOut alone."""
-    arms = {one.graph: one for one in made.by_factor["sharing"] if one.arm.name == "none"}
-    what = "calibrated NLL at most that of Monte Carlo DropOut, four graphs"
-    if not arms:
-        return f"| {what} | 4 | not run | no |"
-    below = [graph for graph in FOUR if graph in arms and arms[graph].differences["nll"].mean >= 0]
-    names = ", ".join(GRAPHS[graph] for graph in FOUR if graph in arms)
-    return f"| {what} | 4 | {len(below)} of those run ({names}) | {_yes(len(below) == len(FOUR))} |"
 
 
 def _yes(reached: bool) -> str:

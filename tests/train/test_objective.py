@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from graphdrop import attach
 from graphdrop.config import ObjectiveSettings
 from graphdrop.draws import uniforms
 from graphdrop.nn import GCN
+from graphdrop.nn.stack import ConvStack
 from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
 from graphdrop.train.objective import Objective, sampled_logits
@@ -82,6 +84,16 @@ def test_the_l2_has_the_factor_the_layers_and_the_biases_that_are_asked_for(fact
     )
     terms = Objective(settings, model, labelled=4)(NLL, tape_of(model), 0)
     torch.testing.assert_close(terms["l2"], expected)
+
+
+@pytest.mark.parametrize("architecture", ["appnp", "gcnii"])
+def test_the_first_layer_is_the_linear_map_that_stands_before_the_sampled_ones(architecture):
+    stack = ConvStack(architecture, 5, 4, 2, 3)
+    handle = attach(stack, DropEdge(0.5))
+    settings = ObjectiveSettings(l2=1.0, l2_factor="one", l2_layers="first", l2_biases=False)
+    linear = stack.convs[0] if architecture == "appnp" else stack.first
+    l2 = Objective(settings, handle, labelled=4)(NLL, [], epoch=0)["l2"]
+    torch.testing.assert_close(l2, linear.weight.square().sum())
 
 
 @pytest.mark.parametrize("factor", ["drop", "keep"])

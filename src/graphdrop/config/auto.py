@@ -99,8 +99,6 @@ FIXED: Settings = {"model": {"drop": 0.2, "symmetric": True}}
 """Of fixed rates of edges, nodes and connections."""
 ATTACHED: Settings = {"model": {"mask": "after"}}
 """Layers of PyG normalize their edges themselves, before a mask can act."""
-PROPAGATED: Settings = {"objective": {"l2_layers": "all"}}
-"""A propagation of the features, the first layer, has no weights; the MLP behind it has."""
 
 FEATURES: dict[FeatureKind, Settings] = {
     "words": {"data": {"features": "unit"}},
@@ -151,8 +149,6 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
         chosen.append({"predict": {"masks": "hard"}})
     if architecture != "gcn":
         chosen.append(ATTACHED)
-    if architecture == "propagation":
-        chosen.append(PROPAGATED)
     if method in PER_EDGE:
         chosen.append(PER_EDGE_SETTINGS)
     return merged(*chosen)

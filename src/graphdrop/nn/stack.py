@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn import JumpingKnowledge, Linear, conv
 
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.norms import norm_layer
+from graphdrop.nn.plan import Features, linear
 
 HOPS, TELEPORT = 10, 0.1
 """APPNP: number of propagation steps, and the teleport probability."""
@@ -90,6 +93,7 @@ class ConvStack(nn.Module):
     ) -> None:
         super().__init__()
         self.architecture, self.dropout = architecture, dropout
+        self._inputs = Inputs()
         self.input_propagation = input_propagation
         self.input_norm = norm_layer(norm if input_propagation is not None else None, in_channels)
         self.input_dropout = input_dropout if input_propagation is not None else None
@@ -135,37 +139,49 @@ class ConvStack(nn.Module):
                 f"the graph has edge weights, which {self.architecture} does not read: take them "
                 f"out of the data, or choose gcn, {' or '.join(WEIGHTED)}"
             )
-        x = x if x.layout is torch.strided else x.to_dense()
         edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        features = self._read(x)
         if self.input_propagation is not None:
-            x = self.input_norm(self.input_propagation(x, *edges))
+            features = self.input_norm(self.input_propagation(features, *edges))
         if self.first is not None:
-            x = self.first(dropout(x, self.dropout, self.training)).relu()
-        initial, outputs = x, []
+            features = linear(self._dropped(features, self.dropout), self.first).relu()
+        initial, outputs = features, []
         for number, layer in enumerate(self.convs):
             first = self.input_dropout if number == 0 else None
-            dropped = dropout(x, self.dropout if first is None else first, self.training)
+            dropped = self._dropped(features, self.dropout if first is None else first)
             out = self._apply_layer(layer, dropped, initial, edges)
             if number < len(self.norms):
                 if self.residual:
-                    out = out + self.skips[number](x)
+                    out = out + linear(features, cast("Linear", self.skips[number]))
                 out = self.norms[number](out).relu()
-            x = out
-            outputs.append(x)
+            features = out
+            outputs.append(out)
+        out = outputs[-1]
         if self.last is not None:
-            x = self.last(x if self.jk is None else self.jk(outputs))
-        return x if self.propagation is None else self.propagation(x, *edges)
+            out = self.last(out if self.jk is None else self.jk(outputs))
+        return out if self.propagation is None else self.propagation(out, *edges)
+
+    def _read(self, x: Tensor) -> Features:
+        """Features as the first layer reads them: sparse if it is linear and few are nonzero."""
+        reader = self.first
+        if self.architecture in LINEAR and self.input_propagation is None:
+            reader = self.convs[0]
+        if reader is not None and not torch.compiler.is_compiling():
+            return self._inputs.features(x, reader, everything=True)
+        return x if x.layout is torch.strided else x.to_dense()
+
+    def _dropped(self, x: Features, rate: float) -> Features:
+        if isinstance(x, SparseFeatures):
+            return x.dropout(rate) if self.training else x
+        return dropout(x, rate, self.training)
 
     def _apply_layer(
-        self, layer: Any, x: Tensor, initial: Tensor, edges: tuple[Tensor, ...]
+        self, layer: Any, x: Features, initial: Features, edges: tuple[Tensor, ...]
     ) -> Tensor:
-        out: Tensor
-        if self.architecture == "gcnii":
-            out = layer(x, initial, *edges)
-        elif self.architecture in LINEAR:
-            out = layer(x)
-        else:
-            out = layer(x, *edges)
+        if self.architecture in LINEAR:
+            return linear(x, layer)
+        given = (x, initial, *edges) if self.architecture == "gcnii" else (x, *edges)
+        out: Tensor = layer(*given)
         return out
 
     def extra_repr(self) -> str:

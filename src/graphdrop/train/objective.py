@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn.sampled import SampledModel
@@ -40,6 +40,7 @@ class Objective:
         self._device = next(model.module.parameters()).device
         inside = {id(p) for layer in self.layers for p in layer.owner.parameters()}
         self.outside = [p for p in model.module.parameters() if id(p) not in inside]
+        self._before = _layer_before(model.module, inside)
         elbo = settings.kl_weight == "elbo"
         self.kl_weight = 1.0 / labelled if elbo else float(settings.kl_weight)
         nothing = all(layer.sampler is None and layer.dropout is None for layer in self.layers)
@@ -71,13 +72,14 @@ class Objective:
     def l2(self, tape: Sequence[UsedMask]) -> Tensor:
         """`sum_l c_l ||M_l||^2` for the keep probabilities on the tape of a pass."""
         total = torch.zeros((), device=self._device)
-        count = 1 if self.settings.l2_layers == "first" else len(self.layers)
-        for number, layer in self._numbered[:count]:
+        first = self.settings.l2_layers == "first"
+        counted = self._numbered if not first else [] if self._before else self._numbered[:1]
+        for number, layer in counted:
             factor = self._factor(sampled_logits(tape, number))
             total = total + factor * self._squares(*layer.weights_and_biases())
-        if self.outside and self.settings.l2_layers == "all":
-            matrices = [p for p in self.outside if p.dim() > 1]
-            vectors = [p for p in self.outside if p.dim() <= 1]
+        if others := self._before if first else self.outside:
+            matrices = [p for p in others if p.dim() > 1]
+            vectors = [p for p in others if p.dim() <= 1]
             total = total + self._squares(matrices, vectors)
         return total
 
@@ -94,6 +96,15 @@ class Objective:
         sign = 1.0 if self.settings.l2_factor == "keep" else -1.0
         factor = torch.sigmoid(sign * keep_logit).flatten()
         return ordered_sum(factor) / len(factor)  # a rate per edge: the mean over edges
+
+
+def _layer_before(module: nn.Module, sampled: set[int]) -> list[nn.Parameter]:
+    """The parameters of the first layer, if it is not a sampled one: a linear map before these."""
+    for layer in module.modules():
+        own = list(layer.parameters(recurse=False))
+        if any(p.dim() > 1 for p in own):
+            return [] if any(id(p) in sampled for p in own) else own
+    return []
 
 
 def sampled_logits(tape: Sequence[UsedMask], layer: int) -> Tensor | None:

@@ -9,11 +9,14 @@ from torch_geometric.data import Data
 
 from contracts.dense_layers import TOWN, connections, hard_draw, masked_matrices
 from graphdrop import load_dataset
-from graphdrop.config import Config
+from graphdrop.config import Config, ModelSettings
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.draws import SOURCE_ONLY
 from graphdrop.estimators import ARM
 from graphdrop.inference import predict
+from graphdrop.loader import NeighborLoader
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.propagation import HOP_SHIFT, MixedOrderPropagation
 from graphdrop.nn.sampled import sampled
 from graphdrop.rates import LearnedRate
@@ -216,3 +219,155 @@ def test_features_without_masks_are_propagated_once():
     changed = layer(data.x.clone(), data.edge_index)
     assert changed is not first
     torch.testing.assert_close(changed, first)
+
+
+WEIGHT = torch.randn(FEATURES, 3, generator=torch.Generator().manual_seed(1))
+FEW = torch.where(X > 0.3, X, 0.0)
+"""Features with zeros among them."""
+
+
+@pytest.mark.parametrize("draw", [DRAW, KEEP_ALL, None], ids=["sampled", "all", "expected"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        None,
+        DropNode(0.5, rescale=True),
+        DropNode(0.5),
+        DropOut(0.5),
+        DropOut(0.5, rescale=False),
+        DropEdge(0.5),
+        GraphDropConnect(0.5, blocks=1, before_normalization=True),
+    ],
+    ids=repr,
+)
+def test_weights_before_the_hops_are_weights_behind_them(sampler, sparse, draw):
+    layer = MixedOrderPropagation(ORDERS, sampler)
+    layer.ask(draw, LAYER)
+    wanted = layer(FEW, TOWN.edge_index, TOWN.edge_weight) @ WEIGHT
+    given = SparseFeatures.from_tensor(FEW) if sparse else FEW
+    found = layer(given, TOWN.edge_index, TOWN.edge_weight, weight=WEIGHT)
+    torch.testing.assert_close(found, wanted)
+    if draw is DRAW and sampler is not None:
+        layer.ask(KEEP_ALL, LAYER)
+        assert not torch.allclose(layer(FEW, TOWN.edge_index, TOWN.edge_weight) @ WEIGHT, wanted)
+
+
+def test_behind_weights_blocks_of_connections_are_blocks_of_their_channels():
+    layer = MixedOrderPropagation(ORDERS, GraphDropConnect(0.5, blocks=3))
+    layer.ask(DRAW, LAYER)
+    found = layer(FEW, TOWN.edge_index, TOWN.edge_weight, weight=WEIGHT)
+    wanted = layer(FEW @ WEIGHT, TOWN.edge_index, TOWN.edge_weight)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("make", [DropNode, DropOut, GraphDropConnect])
+def test_behind_weights_the_rate_and_the_weights_have_the_gradient_of_the_loss(make, sparse):
+    draw = Draw(seed=3, step=7, temperature=0.67)
+    layer = MixedOrderPropagation(ORDERS, make(LearnedRate(0.6)))
+    (parameter,) = layer.parameters()
+    given = SparseFeatures.from_tensor(FEW) if sparse else FEW
+    start, weight = parameter.item(), WEIGHT.clone().requires_grad_()
+
+    def loss(shift: float, along: float = 0.0) -> Tensor:
+        with torch.no_grad():
+            parameter.fill_(start + shift)
+        layer.ask(draw, LAYER)
+        factors = weight * (1.0 + along)
+        out = layer(given, TOWN.edge_index, TOWN.edge_weight, weight=factors)
+        return out.double().square().sum()
+
+    loss(0.0).backward()
+    slope = (loss(1e-2) - loss(-1e-2)).item() / 2e-2
+    assert parameter.grad.item() == pytest.approx(slope, rel=2e-2)
+    along = (loss(0.0, 1e-2) - loss(0.0, -1e-2)).item() / 2e-2
+    assert float((weight.grad * weight).sum().detach()) == pytest.approx(along, rel=1e-3)
+
+
+def networks(method: str, **settings: Any) -> tuple[nn.Module, nn.Module]:
+    """Two networks of the same weights: features pass the hops, or the first layer's output."""
+    features, hidden = (
+        Blueprint(
+            ModelSettings(
+                method=method, hidden=6, norm="sym", orders=2, propagate=what, blocks=1, **settings
+            ),
+            8,
+            2,
+            0,
+        ).build(seed=5)
+        for what in ("features", "hidden")
+    )
+    assert [p.shape for p in features.parameters()] == [p.shape for p in hidden.parameters()]
+    return features, hidden
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    "method",
+    [f"PROPAGATION-{name}" for name in ("DO", "NS", "BBNS", "BBDO", "DE", "BBGDC", "BBGDC-ARM")],
+)
+def test_without_input_dropout_both_orders_are_one_function(method, layers):
+    both = networks(method, layers=layers, dropout=0.0)
+    for network in both:
+        network.convs[0].bias.data.fill_(0.7)  # it is added once, behind the hops
+    for draw in (Draw(seed=1, step=2, temperature=0.67), Draw(seed=1, step=3), None):
+        one, other = (
+            next(sampled(network).samples(DATA.data, [draw], training=True)) for network in both
+        )
+        torch.testing.assert_close(one, other)
+
+
+def test_input_dropout_of_hidden_propagation_acts_on_features_before_the_hops():
+    _, network = networks("PROPAGATION-DO", layers=1, input_dropout=0.75)
+    x, edges = torch.eye(8)[:5], torch.tensor([[0, 1], [1, 0]])
+    nn.init.eye_(network.convs[0].weight)
+    nn.init.zeros_(network.convs[0].bias)
+    hops = MixedOrderPropagation(2).eval()
+    assert torch.allclose(network.eval()(x, edges), hops(x, edges)[:, :2])
+    network.train()
+    seen = torch.stack([network(x, edges).detach() for _ in range(200)])
+    kept = torch.linalg.solve(hops(torch.eye(5), edges), seen)  # the hops undone
+    assert ((kept.abs() < 1e-4) | ((kept - 4.0).abs() < 1e-4)).all()
+    assert abs(float(kept[:, [0, 1], [0, 1]].mean()) - 1.0) < 0.4
+    dense = network(torch.ones(5, 8), edges)  # which is not taken as sparse
+    assert dense.shape == (5, 2)
+
+
+def test_hidden_propagation_trains_by_name_and_leaves_out_the_normalization_of_features():
+    trainer = trained("PROPAGATION-BBGDC", propagate="hidden", norm_layer="batch", blocks=2)
+    model = trainer.model
+    assert isinstance(model.input_norm, nn.Identity)
+    assert isinstance(model.norms[0], nn.BatchNorm1d)
+    assert model.input_propagation.sampler.blocks == 2
+    x, edges = DATA.data.x, DATA.data.edge_index
+    model.eval()
+    torch.testing.assert_close(model(x.to_sparse(), edges), model(x, edges))
+    with pytest.raises(ValueError, match=r"hops at once.* Predict without layerwise"):
+        predict(model, DATA.data, layerwise=True)
+
+
+@pytest.mark.parametrize("method", ["NS", "BBDO", "BBGDC"])
+def test_hidden_propagation_of_a_mini_batch_draws_what_the_whole_graph_draws(method):
+    _, network = networks(f"PROPAGATION-{method}", dropout=0.0)
+    engine, data = sampled(network), DATA.data
+    draw = Draw(seed=1, step=2)
+    whole = next(engine.samples(data, [draw]))
+    loader = NeighborLoader(data, [-1, -1], input_nodes=torch.arange(40), batch_size=7)
+    parts = [next(engine.samples(batch, [draw])) for batch in loader]
+    torch.testing.assert_close(torch.cat(parts), whole)
+
+
+def test_the_residual_of_a_hidden_propagation_reads_the_features_as_they_are():
+    _, network = networks("PROPAGATION-NS", residual="linear")
+    for layer in network.convs[:1]:
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    x = DATA.data.x
+    wanted = network.convs[1](network.skips[0](x).relu())
+    torch.testing.assert_close(network.eval()(x, DATA.data.edge_index), wanted)
+
+
+def test_sparse_features_are_propagated_behind_weights_only():
+    with pytest.raises(TypeError, match=r"x is of type SparseFeatures; without weight it takes a"):
+        MixedOrderPropagation(1)(SparseFeatures.from_tensor(X), TOWN.edge_index)

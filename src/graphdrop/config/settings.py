@@ -104,8 +104,12 @@ class ModelSettings(Section):
     orders: Annotated[int, Field(ge=0)] = 8
     """propagation: the number of hops. Nodes or features are sampled once before all of them, edges
     and connections in every hop anew."""
+    propagate: Literal["features", "hidden"] = "features"
+    """propagation: whether the features pass the hops, as in GRAND, or what the first linear layer
+    makes of them, which is many times faster. DropOut of the features then stands before the hops,
+    and `blocks` are those of hidden features; other masks act alike."""
     input_dropout: DropRate | Literal["same"] = "same"
-    """propagation: drop rate of DropOut on the propagated features; "same" is `dropout`."""
+    """propagation: drop rate of DropOut on the first layer's input; "same" is `dropout`."""
     hidden: Count = 128
     """Width of the hidden layers."""
     norm: Literal["row", "sym", "paper"] = "row"
@@ -144,7 +148,8 @@ class ModelSettings(Section):
     output and the first layer's instead, "linear" adds a linear map of their input before the
     activation. Architectures other than gcn take false and "linear"."""
     norm_layer: Literal["none", "batch", "layer"] = "none"
-    """The normalization layer behind every hidden layer, and of propagation before the first."""
+    """The normalization layer behind every hidden layer, and of propagated features before the
+    first."""
     jumping: Literal["none", "cat", "max", "last"] = "none"
     """Jumping knowledge: the outputs of all layers, joined, or the last one, go into a last linear
     layer."""

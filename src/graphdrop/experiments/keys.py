@@ -26,6 +26,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "heads": 8,
         "rate_draw": "layer",
         "orders": 8,
+        "propagate": "features",
         "input_dropout": "same",
     },
     "data": {"calibration": 0.0, "missing": "impute"}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import dropout
 
 from graphdrop.draws import Mask, as_read, multipliers
 from graphdrop.graph import CSR, Graph
@@ -81,6 +82,10 @@ class SparseFeatures:
     def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
         """DropOut on sparse input: multiply every nonzero by the draw of its node and feature."""
         return self._times(_source_multipliers(mask, self.matrix, nodes))
+
+    def dropout(self, rate: float) -> SparseFeatures:
+        """torch's own DropOut, drawn for the nonzeros alone."""
+        return self._times(dropout(torch.ones_like(self.matrix.value), rate)) if rate else self
 
     def scaled(self, factor: Tensor) -> SparseFeatures:
         """All values multiplied by a number."""

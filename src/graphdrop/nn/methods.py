@@ -201,10 +201,10 @@ class Blueprint:
 
     def _propagated(self, sampler: Sampler | None, own: Estimator | None, seed: int) -> nn.Module:
         """An MLP on features that are propagated before it, with the sampler in there."""
-        settings = self.settings
+        settings, own_sampler = self.settings, sampler or DropEdge(0.0)
         propagation = MixedOrderPropagation(
             settings.orders,
-            (sampler or DropEdge(0.0)).for_first_layer(),
+            own_sampler if settings.propagate == "hidden" else own_sampler.for_first_layer(),
             normalization=settings.norm,
             estimator=own,
             seed=seed,
@@ -234,6 +234,7 @@ class Blueprint:
             heads=settings.heads,
             input_propagation=input_propagation,
             input_dropout=self._input_dropout,
+            propagate=settings.propagate,
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
 from graphdrop.kernels import aggregate
 from graphdrop.nn.batches import check_batch
-from graphdrop.nn.features import drop_dense
+from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.samplers import Draw, Sampler
@@ -31,6 +32,15 @@ class MixedOrderPropagation(SampledLayer):
     all hops, as GRAND does. One with a draw per edge (``DropEdge``, ``GraphDropConnect``) masks
     :math:`\hat A` in every hop anew. In training every call samples new masks; after ``eval()``
     the expected mask is used.
+
+    The hops are linear, so that a matrix of weights may stand before them, where features are
+    sparse, in place of behind them, where they are dense:
+
+    .. math:: \bar X W = \frac{1}{K + 1} \sum_{k=0}^{K} \hat A^k (X W)
+
+    ``propagation(x, edge_index, weight=weight)`` computes the right side, whose hops have as many
+    channels as ``weight`` has columns. It is the same for nodes, features and whole edges; blocks
+    of ``GraphDropConnect`` are then blocks of these channels.
 
     Args:
         orders: the number of hops :math:`K`; 0 leaves the features as they are.
@@ -76,30 +86,43 @@ class MixedOrderPropagation(SampledLayer):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
-        self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None = None
+        self,
+        x: Tensor | SparseFeatures,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        *,
+        weight: Tensor | None = None,
     ) -> Tensor:
-        """Features ``[nodes, features]`` to propagated ones of the same shape.
+        """Features ``[nodes, features]`` to propagated ones ``[nodes, features or channels]``.
 
         Args:
-            x: dense features.
+            x: dense features; with ``weight`` they may be sparse.
             edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
             edge_weight: ``[E]``, 1 by default.
+            weight: ``[features, channels]``, multiplied behind the mask of features and before
+                the hops; ``None`` propagates the features themselves.
         """
+        if weight is None and isinstance(x, SparseFeatures):
+            raise TypeError(
+                "x is of type SparseFeatures; without weight it takes a dense tensor. Pass weight, "
+                "or x as a tensor."
+            )
+        nodes = x.shape[0]
         batch = self.in_batch
         if batch is None:
-            graph = self._inputs.graph(edge_index, edge_weight, len(x), self.normalization)
+            graph = self._inputs.graph(edge_index, edge_weight, nodes, self.normalization)
         else:
-            check_batch(batch, len(x), None)
+            check_batch(batch, nodes, None)
             graph = batch.square(self.normalization)
         draw, number = self.next_draw(training=self.training)
         if self._keeps_all(draw):
-            if x.requires_grad:
-                return self._mixed(x, graph, None, number)
+            if isinstance(x, SparseFeatures) or weight is not None or x.requires_grad:
+                return self._mixed(x, graph, None, number, weight=weight)
             kept: Tensor = self._inputs._known.get(
                 lambda: self._mixed(x, graph, None, number), x, graph, extra=("kept", self.orders)
             )
             return kept
-        return self._mixed(x, graph, self.sampler, number, draw)
+        return self._mixed(x, graph, self.sampler, number, draw, weight=weight)
 
     def _keeps_all(self, draw: Draw | None) -> bool:
         """Whether no mask acts, so that the result depends on the features and the graph alone."""
@@ -109,27 +132,39 @@ class MixedOrderPropagation(SampledLayer):
 
     def _mixed(
         self,
-        x: Tensor,
+        x: Tensor | SparseFeatures,
         graph: Graph,
         sampler: Sampler | None,
         number: int,
         draw: Draw | None = None,
+        *,
+        weight: Tensor | None = None,
     ) -> Tensor:
         hops = sampler
         if sampler is not None and sampler.sharing is Sharing.SOURCE:
+            if weight is not None and sampler.blocks == 1:  # a node's draw masks all channels alike
+                x, weight = x.matmul(weight), None
             x, hops = self._dropped(x, graph, sampler, draw, number), None
-        total = state = x
+        state = total = cast("Tensor", x) if weight is None else x.matmul(weight)
         for hop in range(self.orders):
             state = self._hop(state, graph, hops, draw, number=number, hop=hop)
             total = total + state
         return total / (self.orders + 1)
 
     def _dropped(
-        self, x: Tensor, graph: Graph, sampler: Sampler, draw: Draw | None, number: int
-    ) -> Tensor:
+        self,
+        x: Tensor | SparseFeatures,
+        graph: Graph,
+        sampler: Sampler,
+        draw: Draw | None,
+        number: int,
+    ) -> Tensor | SparseFeatures:
         """The features of nodes, masked before all hops."""
         mask = self._recorded(sampler.mask(graph, draw, number), graph, x, draw, number)
-        return _scaled(drop_dense(x, mask, graph), sampler, mask)
+        if isinstance(x, Tensor):
+            return _scaled(drop_dense(x, mask, graph), sampler, mask)
+        dropped = x.drop(mask, graph.src_ids)
+        return dropped.scaled(rescale_factor(mask)) if _rescales(sampler, mask) else dropped
 
     def _hop(
         self,
@@ -148,7 +183,9 @@ class MixedOrderPropagation(SampledLayer):
         return _scaled(aggregate(graph, state, mask), sampler, mask)
 
     @staticmethod
-    def _recorded(mask: Mask, graph: Graph, x: Tensor, draw: Draw | None, number: int) -> Mask:
+    def _recorded(
+        mask: Mask, graph: Graph, x: Tensor | SparseFeatures, draw: Draw | None, number: int
+    ) -> Mask:
         if draw is not None:
             draw.record(mask, graph, x.shape[1], number)
         return mask
@@ -158,10 +195,13 @@ class MixedOrderPropagation(SampledLayer):
         return f"orders={self.orders}"
 
 
+def _rescales(sampler: Sampler, mask: Mask) -> bool:
+    """Whether what is kept is divided by the keep probability."""
+    return sampler.rescale and mask.kind is not Kind.MEAN
+
+
 def _scaled(out: Tensor, sampler: Sampler, mask: Mask) -> Tensor:
-    if not sampler.rescale or mask.kind is Kind.MEAN:
-        return out
-    return out * rescale_factor(mask)
+    return out * rescale_factor(mask) if _rescales(sampler, mask) else out
 
 
 def _check_sampler(sampler: Sampler) -> None:

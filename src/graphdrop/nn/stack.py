@@ -72,7 +72,20 @@ class ConvStack(nn.Module):
         heads: number of attention heads, if it divides the width.
         input_propagation: a module that is applied to features and edges before all layers, such
             as ``MixedOrderPropagation``.
-        input_dropout: drop rate on what it gives, if that is not ``dropout``.
+        input_dropout: drop rate of the first layer's input, if that is not ``dropout``.
+        propagate: with ``input_propagation``, what it is applied to: the ``"features"``, or the
+            first layer's output without its bias, ``"hidden"``. The features, which may be sparse,
+            have their DropOut then before the propagation, and no normalization layer; a residual
+            of the first layer reads them as they are.
+
+    Example:
+        >>> from graphdrop.nn import MixedOrderPropagation
+        >>> hops = MixedOrderPropagation(8)
+        >>> stack = ConvStack(
+        ...     "propagation", 9, 4, 2, 3, input_propagation=hops, propagate="hidden"
+        ... )
+        >>> stack(torch.eye(9), torch.tensor([[0, 1], [1, 0]])).shape
+        torch.Size([9, 3])
     """
 
     def __init__(
@@ -90,12 +103,15 @@ class ConvStack(nn.Module):
         heads: int = 8,
         input_propagation: nn.Module | None = None,
         input_dropout: float | None = None,
+        propagate: Literal["features", "hidden"] = "features",
     ) -> None:
         super().__init__()
         self.architecture, self.dropout = architecture, dropout
-        self._inputs = Inputs()
         self.input_propagation = input_propagation
-        self.input_norm = norm_layer(norm if input_propagation is not None else None, in_channels)
+        self.propagates_hidden = input_propagation is not None and propagate == "hidden"
+        self._inputs = Inputs()
+        normalized = input_propagation is not None and not self.propagates_hidden
+        self.input_norm = norm_layer(norm if normalized else None, in_channels)
         self.input_dropout = input_dropout if input_propagation is not None else None
         self.first = self.propagation = None
         inputs = in_channels
@@ -141,15 +157,18 @@ class ConvStack(nn.Module):
             )
         edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         features = self._read(x)
-        if self.input_propagation is not None:
+        if self.input_propagation is not None and not self.propagates_hidden:
             features = self.input_norm(self.input_propagation(features, *edges))
         if self.first is not None:
             features = linear(self._dropped(features, self.dropout), self.first).relu()
         initial, outputs = features, []
         for number, layer in enumerate(self.convs):
-            first = self.input_dropout if number == 0 else None
-            dropped = self._dropped(features, self.dropout if first is None else first)
-            out = self._apply_layer(layer, dropped, initial, edges)
+            rate = self._input_rate if number == 0 else self.dropout
+            dropped = self._dropped(features, rate)
+            if number == 0 and self.propagates_hidden:
+                out = self._propagate_hidden(layer, dropped, edges)
+            else:
+                out = self._apply_layer(layer, dropped, initial, edges)
             if number < len(self.norms):
                 if self.residual:
                     out = out + linear(features, cast("Linear", self.skips[number]))
@@ -164,16 +183,29 @@ class ConvStack(nn.Module):
     def _read(self, x: Tensor) -> Features:
         """Features as the first layer reads them: sparse if it is linear and few are nonzero."""
         reader = self.first
-        if self.architecture in LINEAR and self.input_propagation is None:
+        if self.architecture in LINEAR and (
+            self.input_propagation is None or self.propagates_hidden
+        ):
             reader = self.convs[0]
         if reader is not None and not torch.compiler.is_compiling():
             return self._inputs.features(x, reader, everything=True)
         return x if x.layout is torch.strided else x.to_dense()
 
+    @property
+    def _input_rate(self) -> float:
+        return self.dropout if self.input_dropout is None else self.input_dropout
+
     def _dropped(self, x: Features, rate: float) -> Features:
         if isinstance(x, SparseFeatures):
-            return x.dropout(rate) if self.training else x
+            return x.dropout(rate if self.training else 0.0)
         return dropout(x, rate, self.training)
+
+    def _propagate_hidden(self, layer: Any, x: Features, edges: tuple[Tensor, ...]) -> Tensor:
+        """The first layer's output, propagated before its bias is added."""
+        assert self.input_propagation is not None  # noqa: S101 - as propagates_hidden says
+        weight = layer.weight.t().contiguous()
+        out: Tensor = self.input_propagation(x, *edges, weight=weight) + layer.bias
+        return out
 
     def _apply_layer(
         self, layer: Any, x: Features, initial: Features, edges: tuple[Tensor, ...]

@@ -48,8 +48,8 @@ def stages_of(model: nn.Module) -> list[Stage]:
     if isinstance(model, ConvStack):
         if model.input_propagation is not None:
             raise ValueError(
-                "the network propagates all features before its first layer, which layerwise=True "
-                "does not divide into chunks of rows. Predict without layerwise."
+                "the network propagates all features over several hops at once, which "
+                "layerwise=True does not divide into chunks of rows. Predict without layerwise."
             )
         found = _of_stack(model)
     elif isinstance(model, BasicGNN) and type(model).forward is BasicGNN.forward:

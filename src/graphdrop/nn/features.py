@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import dropout
 
 from graphdrop.draws import Mask, as_read, multipliers
 from graphdrop.graph import CSR, Graph
@@ -84,8 +83,12 @@ class SparseFeatures:
         return self._times(_source_multipliers(mask, self.matrix, nodes))
 
     def dropout(self, rate: float) -> SparseFeatures:
-        """torch's own DropOut, drawn for the nonzeros alone."""
-        return self._times(dropout(torch.ones_like(self.matrix.value), rate)) if rate else self
+        """DropOut by torch's generator, drawn for the nonzeros alone."""
+        if not rate:
+            return self
+        # uniform numbers take a third of the time of torch's dropout, which draws in float64
+        kept = torch.rand_like(self.matrix.value) >= rate
+        return self._times(kept / (1.0 - rate))
 
     def scaled(self, factor: Tensor) -> SparseFeatures:
         """All values multiplied by a number."""

@@ -94,10 +94,6 @@ class SparseFeatures:
         """All values multiplied by a number."""
         return self._times(factor)
 
-    def dropout(self, rate: float) -> SparseFeatures:
-        """Torch's DropOut; a zero stays a zero, so that nonzeros alone are drawn."""
-        return self._times(torch.nn.functional.dropout(torch.ones_like(self.matrix.value), rate))
-
     def _times(self, factor: Tensor) -> SparseFeatures:
         value = (self.matrix.value if self.value is None else self.value) * factor
         scaled = self.matrix.with_values(value.detach())

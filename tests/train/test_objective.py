@@ -86,6 +86,15 @@ def test_the_l2_has_the_factor_the_layers_and_the_biases_that_are_asked_for(fact
     torch.testing.assert_close(terms["l2"], expected)
 
 
+def test_the_l2_of_sampled_layers_leaves_the_others_out():
+    stack = ConvStack("gcnii", 5, 4, 2, 3)
+    handle = attach(stack, DropEdge(0.5))
+    settings = ObjectiveSettings(l2=1.0, l2_factor="one", l2_layers="sampled", l2_biases=False)
+    l2 = Objective(settings, handle, labelled=4)(NLL, [], epoch=0)["l2"]
+    expected = sum(weight.square().sum() for conv in stack.convs for weight in conv.parameters())
+    torch.testing.assert_close(l2, expected)
+
+
 @pytest.mark.parametrize("architecture", ["appnp", "gcnii"])
 def test_the_first_layer_is_the_linear_map_that_stands_before_the_sampled_ones(architecture):
     stack = ConvStack(architecture, 5, 4, 2, 3)

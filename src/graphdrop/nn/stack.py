@@ -7,10 +7,9 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 from torch_geometric.nn import JumpingKnowledge, Linear, conv
 
-from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.features import dropout
 from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.norms import norm_layer
 from graphdrop.nn.plan import Features, linear
@@ -196,9 +195,7 @@ class ConvStack(nn.Module):
         return self.dropout if self.input_dropout is None else self.input_dropout
 
     def _dropped(self, x: Features, rate: float) -> Features:
-        if isinstance(x, SparseFeatures):
-            return x.dropout(rate if self.training else 0.0)
-        return dropout(x, rate, self.training)
+        return dropout(x, rate) if self.training else x
 
     def _propagate_hidden(self, layer: Any, x: Features, edges: tuple[Tensor, ...]) -> Tensor:
         """The first layer's output, propagated before its bias is added."""

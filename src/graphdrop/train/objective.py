@@ -72,12 +72,15 @@ class Objective:
     def l2(self, tape: Sequence[UsedMask]) -> Tensor:
         """`sum_l c_l ||M_l||^2` for the keep probabilities on the tape of a pass."""
         total = torch.zeros((), device=self._device)
-        first = self.settings.l2_layers == "first"
-        counted = self._numbered if not first else [] if self._before else self._numbered[:1]
-        for number, layer in counted:
+        layers, others = self._numbered, self.outside
+        if self.settings.l2_layers == "first":
+            layers, others = [] if self._before else layers[:1], self._before
+        elif self.settings.l2_layers == "sampled":
+            others = []
+        for number, layer in layers:
             factor = self._factor(sampled_logits(tape, number))
             total = total + factor * self._squares(*layer.weights_and_biases())
-        if others := self._before if first else self.outside:
+        if others:
             matrices = [p for p in others if p.dim() > 1]
             vectors = [p for p in others if p.dim() <= 1]
             total = total + self._squares(matrices, vectors)

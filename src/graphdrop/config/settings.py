@@ -176,8 +176,8 @@ class ObjectiveSettings(Section):
     """What a layer's sum of squares is multiplied by: the drop rate drawn in this pass (as the
     authors' runs), the keep rate (as the derivation) or 1."""
     l2_layers: Literal["all", "first", "sampled"] = "all"
-    """Which layers are regularised; the first one may be a linear map before the convolutions, which
-    are the sampled ones."""
+    """Which layers are regularised; the first one may be a linear map before the convolutions,
+    which are the sampled ones."""
     l2_biases: bool = True
     """Whether biases count too."""
     kl_weight: Weight | Literal["elbo"] = 1.0

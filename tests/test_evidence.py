@@ -1,5 +1,6 @@
 """What the pages quote is what the committed results say."""
 
+import itertools
 import json
 import re
 import tomllib
@@ -10,8 +11,11 @@ import pytest
 from contracts import committed
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.evidence_page import PASSAGE, passages, with_passages
+from graphdrop.experiments.paper_cells import KINDS, TABLES
 from graphdrop.experiments.search import read_search
 from graphdrop.experiments.search_ranking import outcome
+from graphdrop.experiments.store import Store
+from graphdrop.experiments.target_runs import stored
 from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +100,16 @@ def test_the_passages_that_are_made_are_what_the_lines_give(page):
 def test_the_page_on_the_evidence_has_every_passage():
     said = (ROOT / "docs/evidence.md").read_text("utf-8")
     assert {found["name"] for found in PASSAGE.finditer(said)} == {*passages(ROOT / "results")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.target)
+def test_rows_with_and_without_dropout_are_of_runs_with_and_without_it(table, kind):
+    found = stored(f"{table.target}-{kind.recipe}", Store(ROOT / "results"))
+    for row, column in itertools.product(table.rows, table.columns):
+        for config in found.at(row, column).cell.configs:
+            assert (config.model.dropout > 0.0) is kind.dropout
+            assert not kind.sampled or config.predict.masks in ("relaxed", "hard")
 
 
 def flat(value) -> list[float]:

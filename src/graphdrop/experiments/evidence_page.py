@@ -16,6 +16,7 @@ from pathlib import Path
 
 from graphdrop.experiments import worth_page
 from graphdrop.experiments.goals import goals
+from graphdrop.experiments.paper_cells import paper_cells
 from graphdrop.experiments.published import beside_published
 from graphdrop.experiments.rivals_page import uncertainty
 from graphdrop.experiments.splits import passage as splits
@@ -62,6 +63,7 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
         "advice": lambda: advice(made),
         "claims": lambda: claims(made),
         "goals": lambda: goals(store),
+        "cells": lambda: paper_cells(store),
         "cost": lambda: (
             "All finished runs of the second edition, those on this page and those of unfinished "
             f"parts, took {core_hours(folder):.1f} core-hours of processor time."

@@ -10,7 +10,7 @@ import pytest
 
 from contracts import committed
 from graphdrop.experiments import recipe as recipes
-from graphdrop.experiments.evidence_page import PASSAGE, passages, with_passages
+from graphdrop.experiments.evidence_page import BEGIN, END, PASSAGE, passages, with_passages
 from graphdrop.experiments.paper_cells import KINDS, TABLES
 from graphdrop.experiments.search import read_search
 from graphdrop.experiments.search_ranking import outcome
@@ -110,6 +110,13 @@ def test_rows_with_and_without_dropout_are_of_runs_with_and_without_it(table, ki
         for config in found.at(row, column).cell.configs:
             assert (config.model.dropout > 0.0) is kind.dropout
             assert not kind.sampled or config.predict.masks in ("relaxed", "hard")
+
+
+def test_a_passage_within_a_line_stays_within_it():
+    mark = BEGIN.format(name="claim-arm")
+    cell = f"| ARM | {mark}what was said before{END} |"
+    made = passages(ROOT / "results")["claim-arm"]()
+    assert with_passages(cell, ROOT / "results") == f"| ARM | {mark}{made}{END} |"
 
 
 def flat(value) -> list[float]:

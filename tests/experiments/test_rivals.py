@@ -18,7 +18,7 @@ from graphdrop.experiments.rivals import (
     difference,
     rivals,
 )
-from graphdrop.experiments.rivals_page import goal_rows, uncertainty
+from graphdrop.experiments.rivals_page import counts_beside, goal_rows, pavpu_standing, uncertainty
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.metrics import aurc, calibration_error, pavpu_curve
 
@@ -107,6 +107,20 @@ def test_the_page_counts_graphs_and_names_differences_that_exclude_0():
     goals = goal_rows(target_runs("cora", "cora_ml"))
     assert len(goals) == 8
     assert goals[0].endswith("| 4 | 2 of those run (Cora, Cora-ML) | no |")
+
+
+def test_every_rival_has_a_line_of_advice_and_the_claim_on_pavpu_its_graphs():
+    found = target_runs("cora", "cora_ml")
+    dropout, ensemble = counts_beside(found)
+    assert dropout.startswith(
+        "- **Uncertainty beside Monte Carlo DropOut**, calibrated alike: of 8"
+    )
+    assert "and PAvPU on 2 graphs) the default is better in 0 and" not in dropout
+    assert "the default is better in 0 and worse in 0 by an interval" in ensemble
+    assert pavpu_standing(found).startswith("in the mean at or above it at every threshold on ")
+    assert pavpu_standing(found).endswith(" of 2 graphs (Cora, Cora-ML)")
+    assert counts_beside(target_runs()) == []
+    assert pavpu_standing(target_runs()) == "not run yet"
 
 
 def test_worse_is_said_of_the_side_that_is_worse(monkeypatch):

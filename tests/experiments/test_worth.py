@@ -21,6 +21,8 @@ from graphdrop.experiments.store import RunLine
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.experiments.targets import Request, reproduce
 from graphdrop.experiments.worth import worth
+from graphdrop.experiments.worth_advice import advice
+from graphdrop.experiments.worth_claims import CLAIMS, claims, words_of
 from graphdrop.experiments.worth_comparisons import (
     compared,
     comparison,
@@ -336,15 +338,55 @@ def test_the_page_says_better_or_worse_only_of_what_is_beyond_chance_after_the_c
     found = target_runs({("base", "cora"): base, ("none", "cora"): worse, ("edge", "cora"): same})
     said = summary(Made(found))
     assert "30 of 1500 planned runs are made, in 0.3 core-hours." in said
-    assert (
-        "- **Worse than the default, beyond chance:** none (accuracy on Cora, NLL on Cora)." in said
-    )
+    assert "beyond chance:** DropOut alone (accuracy on Cora, NLL on Cora)." in said
     assert "- **Better than the default, beyond chance:** nothing." in said
     assert "| A draw per edge and block | one draw per edge | 2 | 0 | 0 | +0.00 |" in said
-    assert "worse than the default: none on Cora, accuracy \N{MINUS SIGN}" in said
+    assert "worse than the default: DropOut alone on Cora, accuracy \N{MINUS SIGN}" in said
     assert "**The KL term.** With another weight: no comparison is made yet." in said
     unfinished = target_runs({("base", "cora"): base, ("none", "cora"): worse[:9]})
     assert "Of 312 planned comparisons 6 have all their seeds" in summary(Made(unfinished))
+
+
+def test_a_claim_holds_where_its_comparisons_are_beyond_chance_and_the_advice_says_so():
+    seeds = range(510, 520)
+    base, worse, same = ([record(seed, share) for seed in seeds] for share in (0.9, 0.3, 0.9))
+    rows = {"base": base, "none": worse, "edge": same, "edge and feature": worse}
+    rows |= {"fixed at 0.2": same, "fixed at 0.5": same, "fixed at 0.8": worse}
+    made = Made(target_runs({(row, "cora"): runs for row, runs in rows.items()}))
+    words = {one.name: words_of(made, one.name) for one in CLAIMS}
+    assert words == {
+        "dropout": "holds: shown in 2 of 2 comparisons",
+        "dropedge": "not shown in any of 2 comparisons",
+        "fixed": "holds in part: shown in 2 of 6 comparisons",
+        "best": "not shown in any of 2 comparisons",
+        "arm": "not run yet",
+        "blocks": "does not hold: the reverse is shown in 2 of 2 comparisons",
+    }
+    said = advice(made)
+    first, *bullets = said.splitlines()
+    assert first == (
+        "**What holds:** learned Graph DropConnect beats DropOut; "
+        "in part, learned rates beat fixed ones (2 of 6 comparisons). "
+        "**What does not:** more blocks are better (2 of 2 comparisons, where the reverse is "
+        "shown). **What is not shown:** Graph DropConnect beats DropEdge; learned rates beat the "
+        "best fixed one. **Not run yet:** ARM beats concrete."
+    )
+    assert bullets[1].startswith("- **Learned masks gain over Monte Carlo DropOut**")
+    assert any(line.startswith("- **Learning the rate spares the choice") for line in bullets)
+    assert "| more blocks are better | a draw per edge and feature | does not hold:" in claims(made)
+    assert advice(Made(target_runs({}))) == "No comparison is made yet."
+
+
+def test_many_differences_beyond_chance_are_put_together_by_arm_and_score():
+    seeds = range(510, 520)
+    base, worse = ([record(seed, share) for seed in seeds] for share in (0.9, 0.3))
+    graphs = ("cora", "citeseer")
+    rows = {(row, one): runs for row, runs in (("base", base), ("none", worse)) for one in graphs}
+    made = Made(target_runs(rows))
+    (bullet,) = (one for one in advice(made).splitlines() if "gain over Monte Carlo" in one)
+    assert "DropOut alone, accuracy \N{MINUS SIGN}" in bullet
+    assert bullet.endswith("on Cora and Citeseer; each p < 0.05.")
+    assert "[" not in bullet
 
 
 def test_the_files_of_graphs_need_not_be_at_hand_to_find_their_runs(tmp_path):

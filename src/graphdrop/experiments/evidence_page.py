@@ -11,25 +11,32 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from graphdrop.experiments import worth_page
 from graphdrop.experiments.goals import goals
 from graphdrop.experiments.paper_cells import paper_cells
 from graphdrop.experiments.published import beside_published
-from graphdrop.experiments.rivals_page import uncertainty
+from graphdrop.experiments.rivals_page import pavpu_standing, uncertainty
 from graphdrop.experiments.splits import passage as splits
 from graphdrop.experiments.store import Store
 from graphdrop.experiments.target_runs import stored
-from graphdrop.experiments.worth_advice import advice, claims
+from graphdrop.experiments.worth_advice import advice
+from graphdrop.experiments.worth_claims import (
+    CLAIMS,
+    claims,
+    masks_after_normalization,
+    words_of,
+)
 from graphdrop.experiments.worth_page import Made, committed
 from graphdrop.util.files import replace_file
 
 END = "<!-- made: end -->"
 BEGIN = "<!-- made by graphdrop.experiments.evidence_page: {name} -->"
 PASSAGE = re.compile(
-    re.escape(BEGIN).replace(r"\{name\}", "(?P<name>[a-z]+)") + ".*?" + re.escape(END), re.DOTALL
+    re.escape(BEGIN).replace(r"\{name\}", "(?P<name>[a-z-]+)") + "(?P<text>.*?)" + re.escape(END),
+    re.DOTALL,
 )
 
 
@@ -39,6 +46,16 @@ def core_hours(folder: Path) -> float:
     for looks in sorted((folder / "searches").glob("*.jsonl")):
         records += map(json.loads, looks.read_text(encoding="utf-8").splitlines())
     return float(sum(record.get("cpu_seconds", 0.0) for record in records)) / 3600.0
+
+
+def looks(folder: Path) -> str:
+    """How many lines every search and look on validation nodes has."""
+    counts = {
+        path.stem: len(path.read_text(encoding="utf-8").splitlines())
+        for path in sorted((folder / "searches").glob("*.jsonl"))
+    }
+    by_file = ", ".join(f"`{name}` {count:,}" for name, count in counts.items())
+    return f"`results/searches` has {sum(counts.values()):,} lines in all: {by_file}."
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +77,7 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
         "splits": lambda: splits(stored("splits-tuned", store)),
         "published": lambda: beside_published(store),
         "comparisons": lambda: worth_page.tables(made),
-        "advice": lambda: advice(made),
+        "advice": lambda: advice(made, stored("rivals-auto", store)),
         "claims": lambda: claims(made),
         "goals": lambda: goals(store),
         "cells": lambda: paper_cells(store),
@@ -68,11 +85,15 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
             "All finished runs of the second edition, those on this page and those of unfinished "
             f"parts, took {core_hours(folder):.1f} core-hours of processor time."
         ),
+        "looks": lambda: looks(folder),
+        "pavpu": lambda: pavpu_standing(stored("rivals-auto", store)),
+        "normalization": lambda: masks_after_normalization(made),
+        **{f"claim-{one.name}": partial(words_of, made, one.name) for one in CLAIMS},
     }
 
 
 def with_passages(page: str, folder: Path) -> str:
-    """A page with every passage between its marks."""
+    """A page with every passage between its marks, which stand on lines of their own or in one."""
     made = passages(folder)
 
     def renewed(found: re.Match[str]) -> str:
@@ -81,7 +102,8 @@ def with_passages(page: str, folder: Path) -> str:
             raise ValueError(
                 f"the page has a mark for {name!r}; it takes one of {', '.join(made)}."
             )
-        return f"{BEGIN.format(name=name)}\n{made[name]()}\n{END}"
+        space = "\n" if "\n" in found["text"] else ""  # within a line, such as a cell, none
+        return f"{BEGIN.format(name=name)}{space}{made[name]()}{space}{END}"
 
     return PASSAGE.sub(renewed, page)
 

@@ -136,6 +136,38 @@ def uncertainty(found: TargetRuns) -> str:
     return "\n".join(lines)
 
 
+def counts_beside(found: TargetRuns) -> list[str]:
+    """A bullet for every rival that has comparisons: how many intervals exclude 0."""
+    by_rival: dict[str, list[Standing]] = {}
+    for one in standings(found):
+        by_rival.setdefault(one.rival, []).append(one)
+    lines = []
+    for rival, own in by_rival.items():
+        graphs = len(own[0].graphs)
+        better, worse = sum(len(one.better) for one in own), sum(len(one.worse) for one in own)
+        if graphs:
+            lines.append(
+                f"- **Uncertainty beside {rival}**, calibrated alike: of {len(own) * graphs} "
+                f"comparisons (NLL, ECE, AURC and PAvPU on {graphs} graphs) the default is better "
+                f"in {better} and worse in {worse} by an interval that excludes 0, not corrected."
+            )
+    return lines
+
+
+def pavpu_standing(found: TargetRuns) -> str:
+    """On which graphs its PAvPU is at or above that of Monte Carlo DropOut at every threshold."""
+    one = next(
+        one
+        for one in standings(found)
+        if one.rival == "Monte Carlo DropOut" and one.asked.title.startswith("PAvPU")
+    )
+    if not one.graphs:
+        return "not run yet"
+    where = f" ({', '.join(one.reached)})" if one.reached else ""
+    count = f"{len(one.reached)} of {len(one.graphs)} graphs{where}"
+    return f"in the mean at or above it at every threshold on {count}"
+
+
 def _standing_row(one: Standing) -> str:
     where = f" ({', '.join(one.reached)})" if one.reached else ""
     cells = [

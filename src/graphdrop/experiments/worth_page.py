@@ -44,6 +44,14 @@ GRAPHS = {
 }
 SCORES = {"accuracy": "accuracy", "nll": "NLL"}
 UNITS = {"accuracy": " points", "nll": ""}
+LABELS = {
+    "none": "DropOut alone",
+    "node": "a draw per node",
+    "feature": "a draw per feature",
+    "edge": "a draw per edge",
+    "edge and feature": "a draw per edge and feature",
+}
+"""How a sentence calls an arm, if not by its name."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +190,18 @@ class Verdict:
         return (self.difference.mean > 0.0) == (self.score == "accuracy")
 
     @property
+    def label(self) -> str:
+        """The arm, as a sentence calls it."""
+        return LABELS.get(self.one.arm.name, self.one.arm.name)
+
+    @property
     def text(self) -> str:
         """Such as `ARM on Cora: accuracy -1.20 points [-1.90, -0.50], p = 0.003`."""
         size = _with_unit(interval_text(self.difference, DIGITS[self.score]), self.score)
         p_value = p_text(self.p_value)
         p_value = p_value if p_value.startswith("<") else f"= {p_value}"
         graph = GRAPHS[self.one.graph]
-        return f"{self.one.arm.name} on {graph}, {SCORES[self.score]} {size}, p {p_value}"
+        return f"{self.label} on {graph}, {SCORES[self.score]} {size}, p {p_value}"
 
 
 def _with_unit(text: str, score: str) -> str:
@@ -252,7 +265,7 @@ def _named(verdicts: Sequence[Verdict], *, better: bool) -> str:
     for one in verdicts:
         if one.shown and one.better is better:
             place = f"{SCORES[one.score]} on {GRAPHS[one.one.graph]}"
-            by_arm.setdefault(one.one.arm.name, []).append(place)
+            by_arm.setdefault(one.label, []).append(place)
     return "; ".join(f"{arm} ({', '.join(places)})" for arm, places in by_arm.items()) or "nothing"
 
 
@@ -274,9 +287,13 @@ def _architecture_row(made: Made) -> str:
 
 
 def _range(verdicts: Sequence[Verdict], score: str) -> str:
-    means = [one.difference.mean for one in verdicts if one.score == score]
-    if not means:
-        return "not made"
+    own = [one.difference for one in verdicts if one.score == score]
+    return difference_range(own, score) if own else "not made"
+
+
+def difference_range(differences: Sequence[Difference], score: str) -> str:
+    """The smallest and the largest mean of some differences."""
+    means = [one.mean for one in differences]
     low, high = (signed(end, DIGITS[score]) for end in (min(means), max(means)))
     return low if low == high else f"{low} to {high}"
 
@@ -294,7 +311,7 @@ def _sentence(made: Made, question: Question) -> str:
     rest = [one for one in verdicts if not one.shown]
     if rest:
         which = "the other" if len(rest) < len(verdicts) else "any of the"
-        sizes = [_bounds(rest, score) for score in PRIMARY if any(o.score == score for o in rest)]
+        sizes = [bounds(rest, score) for score in PRIMARY if any(o.score == score for o in rest)]
         parts.append(
             f"no difference is shown in {which} {len(rest)} comparisons ({' and '.join(sizes)})"
             if len(rest) > 1
@@ -303,7 +320,8 @@ def _sentence(made: Made, question: Question) -> str:
     return f"{start}, {'; '.join(parts)}."
 
 
-def _bounds(verdicts: Sequence[Verdict], score: str) -> str:
+def bounds(verdicts: Sequence[Verdict], score: str) -> str:
+    """Between which ends the intervals of a score lie."""
     own = [one.difference for one in verdicts if one.score == score]
     low, high = min(one.low for one in own), max(one.high for one in own)
     ends = ", ".join(signed(end, DIGITS[score]) for end in (low, high))

@@ -16,6 +16,9 @@ from graphdrop.experiments.search import read_search
 from graphdrop.experiments.search_ranking import outcome
 from graphdrop.experiments.store import Store
 from graphdrop.experiments.target_runs import stored
+from graphdrop.experiments.worth_claims import on_claims
+from graphdrop.experiments.worth_page import Made
+from graphdrop.experiments.worth_page import committed as worth_runs
 from graphdrop.report.tables import Summary
 
 ROOT = Path(__file__).parents[1]
@@ -117,6 +120,19 @@ def test_a_passage_within_a_line_stays_within_it():
     cell = f"| ARM | {mark}what was said before{END} |"
     made = passages(ROOT / "results")["claim-arm"]()
     assert with_passages(cell, ROOT / "results") == f"| ARM | {mark}{made}{END} |"
+
+
+def test_guides_say_that_learned_masks_are_not_shown_to_gain_while_that_is_so():
+    found = {one.claim.name: one for one in on_claims(Made(worth_runs(ROOT / "results")))}
+    assert not found["dropout"].holds
+    assert not found["dropedge"].holds
+    guides = {
+        "choose-sampler": "Beside DropOut, and beside one draw per edge, it is not shown to gain",
+        "comparison": "Learned masks are not shown to beat DropOut",
+        "faq": "Is it more accurate than DropOut? Not shown.",
+    }
+    for name, said in guides.items():
+        assert said in plain((ROOT / "docs" / f"{name}.md").read_text("utf-8")), name
 
 
 def flat(value) -> list[float]:

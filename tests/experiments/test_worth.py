@@ -373,6 +373,8 @@ def test_a_claim_holds_where_its_comparisons_are_beyond_chance_and_the_advice_sa
     )
     assert bullets[1].startswith("- **Learned masks gain over Monte Carlo DropOut**")
     assert any(line.startswith("- **Learning the rate spares the choice") for line in bullets)
+    (cost,) = (line for line in bullets if line.startswith("- **A rate chosen badly can cost**"))
+    assert cost.endswith("; no difference shown in the other 4.")
     assert "| more blocks are better | a draw per edge and feature | does not hold:" in claims(made)
     assert advice(Made(target_runs({}))) == "No comparison is made yet."
 

@@ -44,7 +44,7 @@ ADVICE = (
     ),
     Advice(
         "Not having to choose it",
-        "**A rate chosen badly costs**: {where}.",
+        "**A rate chosen badly can cost**: {where}.",
         "**Some fixed rates are better than the learned one**: {where}.",
         "**No fixed rate of 0.2, 0.5 or 0.8 is shown to be worse or better** than the learned one "
         "on {where}.",
@@ -52,7 +52,7 @@ ADVICE = (
     Advice(
         "Sampling in prediction",
         "**100 samples are worse than 20**: {where}.",
-        "**100 samples are better than the default 20**, for five times the passes: {where}.",
+        "**100 samples can gain over the default 20**, for five times the passes: {where}.",
         "**100 samples are not shown to be better than 20** on {where}.",
         ("100 samples",),
     ),
@@ -67,7 +67,7 @@ ADVICE = (
     Advice(
         "An ensemble",
         "**Five networks are worse than one**: {where}.",
-        "**Five networks are better than one**, for five times the training: {where}.",
+        "**Five networks can gain over one**, for five times the training: {where}.",
         "**Five networks are not shown to be better than one** on {where}.",
     ),
 )
@@ -78,10 +78,14 @@ def advice(made: Made, rivals: TargetRuns | None = None) -> str:
     lines = []
     for one in ADVICE:
         verdicts = _verdicts(made, one)
+        rest = sum(not verdict.shown for verdict in verdicts)
         for text, better in ((one.worse, False), (one.better, True)):
             if those := shown(verdicts, better=better):
-                lines.append(f"- {text.format(where=places(those))}")
-        if verdicts and not any(verdict.shown for verdict in verdicts):
+                where = places(those) + (
+                    f"; no difference shown in the other {rest}" if rest else ""
+                )
+                lines.append(f"- {text.format(where=where)}")
+        if verdicts and rest == len(verdicts):
             lines.append(f"- {one.neither.format(where=_graphs(verdicts))}")
     if not lines:
         return "No comparison is made yet."

@@ -53,6 +53,7 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "splits": splits.splits,
     "ppnp": rendering.accuracies,
     "grand": rendering.accuracies,
+    "gcnii": rendering.accuracies,
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,

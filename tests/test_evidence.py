@@ -110,9 +110,9 @@ def test_the_page_on_the_evidence_has_every_passage():
 def test_rows_with_and_without_dropout_are_of_runs_with_and_without_it(table, kind):
     found = stored(f"{table.target}-{kind.recipe}", Store(ROOT / "results"))
     for row, column in itertools.product(table.rows, table.columns):
-        for config in found.at(row, column).cell.configs:
-            assert (config.model.dropout > 0.0) is kind.dropout
-            assert not kind.sampled or config.predict.masks in ("relaxed", "hard")
+        for config in (record["config"] for record in found.at(row, column).records):
+            assert (config["model"]["dropout"] > 0.0) is kind.dropout
+            assert not kind.sampled or config["predict"]["masks"] in ("relaxed", "hard")
 
 
 def test_a_passage_within_a_line_stays_within_it():

@@ -368,6 +368,15 @@ def test_the_residual_of_a_hidden_propagation_reads_the_features_as_they_are():
     torch.testing.assert_close(network.eval()(x, DATA.data.edge_index), wanted)
 
 
+def test_a_kept_network_propagates_what_it_was_built_to():
+    _, network = networks("PROPAGATION-BBNS")
+    again = Blueprint.from_json(network.blueprint.as_json()).build()
+    assert again.propagates_hidden
+    earlier = network.blueprint.as_json()
+    del earlier["settings"]["propagate"]  # as kept before there was a choice
+    assert not Blueprint.from_json(earlier).build().propagates_hidden
+
+
 def test_sparse_features_are_propagated_behind_weights_only():
     with pytest.raises(TypeError, match=r"x is of type SparseFeatures; without weight it takes a"):
         MixedOrderPropagation(1)(SparseFeatures.from_tensor(X), TOWN.edge_index)

@@ -31,7 +31,7 @@ def seeded(draw: Draw | None) -> Iterator[None]:
         seed = int(draw.key(OWN_STREAM)[0]) & MASK32
         if torch.accelerator.is_available():
             torch.manual_seed(seed)
-        else:  # the same; manual_seed formats a traceback for devices, which takes milliseconds
+        else:  # the same; manual_seed formats a traceback for devices, which takes longer
             torch.default_generator.manual_seed(seed)
         yield
 

@@ -15,7 +15,7 @@ from graphdrop.draws import SOURCE_ONLY
 from graphdrop.estimators import ARM
 from graphdrop.inference import predict
 from graphdrop.loader import NeighborLoader
-from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.propagation import HOP_SHIFT, MixedOrderPropagation
 from graphdrop.nn.sampled import sampled
@@ -285,14 +285,14 @@ def test_behind_weights_the_rate_and_the_weights_have_the_gradient_of_the_loss(m
     assert float((weight.grad * weight).sum().detach()) == pytest.approx(along, rel=1e-3)
 
 
-def networks(method: str, **settings: Any) -> tuple[nn.Module, nn.Module]:
+def networks(method: str, channels: int = 8, **settings: Any) -> tuple[nn.Module, nn.Module]:
     """Two networks of the same weights: features pass the hops, or the first layer's output."""
     features, hidden = (
         Blueprint(
             ModelSettings(
                 method=method, hidden=6, norm="sym", orders=2, propagate=what, blocks=1, **settings
             ),
-            8,
+            channels,
             2,
             0,
         ).build(seed=5)
@@ -349,8 +349,10 @@ def test_hidden_propagation_trains_by_name_and_leaves_out_the_normalization_of_f
 
 @pytest.mark.parametrize("method", ["NS", "BBDO", "BBGDC"])
 def test_hidden_propagation_of_a_mini_batch_draws_what_the_whole_graph_draws(method):
-    _, network = networks(f"PROPAGATION-{method}", dropout=0.0)
-    engine, data = sampled(network), DATA.data
+    _, network = networks(f"PROPAGATION-{method}", 60, dropout=0.0)
+    data = synthetic_graph(40, 2, num_features=60, words_per_node=3.0).data
+    assert (data.x != 0).double().mean() < SPARSE_DENSITY
+    engine = sampled(network)
     draw = Draw(seed=1, step=2)
     whole = next(engine.samples(data, [draw]))
     loader = NeighborLoader(data, [-1, -1], input_nodes=torch.arange(40), batch_size=7)

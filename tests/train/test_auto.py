@@ -14,6 +14,7 @@ from graphdrop.data import load_dataset
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import adjusted_homophily, feature_kind, traits_of
 from graphdrop.train import auto
+from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import dataset_for
 from graphdrop.train.progress import Silent
 from graphdrop.train.tuning import tune
@@ -128,12 +129,58 @@ def test_validation_nodes_decide_where_homophily_is_unknown(monkeypatch):
     assert len(ways(unknown)) == 3
     monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
     monkeypatch.setattr(
-        auto, "trial_nll", lambda config, *_: 0.0 if config.model.norm_layer == "layer" else 1.0
+        auto, "trial", lambda config, *_: (float(config.model.norm_layer != "layer"), None)
     )
     said = []
     result = auto.chosen(own(graph()), dataset, None, Noting(said))
     assert result.model.norm_layer == "layer"
     assert "decided on validation" in said[-1]
+
+
+class Counting(Callback):
+    reads_lines_only = True
+
+    def __init__(self):
+        self.epochs = []
+
+    def on_epoch(self, trainer, line):
+        self.epochs.append(line["epoch"])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "limit"),
+    [(30, 400), (50, 30), (50, 25)],
+    ids=["the trial is the run", "the run goes on", "another last evaluation"],
+)
+def test_a_trial_of_the_chosen_settings_is_not_trained_again(epochs, limit, tmp_path, monkeypatch):
+    dataset = load_dataset(graph(), split="random-fractions")
+    unknown = dataclasses.replace(traits_of(dataset), homophily=None)
+    monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
+    monkeypatch.setattr(auto, "TRIAL_EPOCHS", limit)
+    config, counting = own(graph(), train={"epochs": epochs}), Counting()
+    run = Trainer(config, dataset, tmp_path / "run", progress=Silent(), callbacks=[counting])
+    assert run.epoch == {400: epochs, 30: 30, 25: 0}[limit]
+    found = run.fit()
+    plain = Trainer(run.config, dataset, progress=Silent())  # complete settings: nothing is tried
+    assert plain.epoch == 0
+    expected = plain.fit()
+    assert counting.epochs == list(range(1, run.epoch + 1))
+    assert (found.epochs, found.selected_epoch) == (expected.epochs, expected.selected_epoch)
+    assert found.test == expected.test
+    for name, tensor in plain.model.state_dict().items():
+        assert torch.equal(run.model.state_dict()[name], tensor), name
+    again = Trainer(config, dataset, tmp_path / "run", resume=True, progress=Silent())
+    assert again.finished
+    assert [line["epoch"] for line in again.fit() and again.journal.lines] == counting.epochs
+
+
+def test_a_callback_that_looks_at_the_network_sees_every_epoch_trained(monkeypatch):
+    dataset = load_dataset(graph(), split="random-fractions")
+    unknown = dataclasses.replace(traits_of(dataset), homophily=None)
+    monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
+    config = own(graph(), train={"epochs": 10})
+    assert Trainer(config, dataset, progress=Silent()).epoch == 10
+    assert Trainer(config, dataset, progress=Silent(), callbacks=[Callback()]).epoch == 0
 
 
 def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path):

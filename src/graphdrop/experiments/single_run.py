@@ -223,6 +223,7 @@ class _Follower(Callback):
 
     def __init__(self, on_epoch: Callable[[int], None], device: str, *, watch: bool) -> None:
         self._tell, self._device, self._watch = on_epoch, device, watch
+        self.reads_lines_only = not watch
 
     def trainer(self, config: Config, dataset: Dataset) -> Trainer:
         """A trainer that this follows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +15,9 @@ from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import DivergedError
+
+if TYPE_CHECKING:
+    from graphdrop.train.trainer import Trainer
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -51,16 +55,29 @@ def chosen(
             then left alone, and nothing is tried.
         device: where trials are trained, as `Trainer` takes it.
     """
+    return decided(config, dataset, stored, progress, own=own, device=device)[0]
+
+
+def decided(
+    config: Config,
+    dataset: Dataset,
+    stored: Config | None,
+    progress: Progress,
+    *,
+    own: bool = False,
+    device: str | torch.device | None = None,
+) -> tuple[Config, Trainer | None]:
+    """What `chosen` returns, and the trained trial of these settings if there was one."""
     if not is_complete(config):
         for line in dataset.notes:
             progress.note(line)
     if config.recipe != "auto" or is_complete(config):
-        return config
+        return config, None
     asked = config.asked() | {"recipe": "auto"}
     if stored is not None:
-        return Config(**merged(stored.model_dump(mode="json"), asked))
+        return Config(**merged(stored.model_dump(mode="json"), asked)), None
     if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
-        return complete(Config(**merged(OTHER_TARGETS, asked)))
+        return complete(Config(**merged(OTHER_TARGETS, asked))), None
     if dataset.split.name == "random-fractions" != config.data.split:
         progress.note(SMALL.format(*dataset.split.sizes))
     traits = traits_of(dataset)
@@ -69,32 +86,34 @@ def chosen(
         way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in candidates
     }
     tried = len(settings) > 1
-    scores = dict.fromkeys(settings, 0.0)
+    best, lowest, trained = candidates[0], float("inf"), None
     for number, way in enumerate(settings if tried else (), 1):
         progress.note(f"Trial {number} of {len(settings)}: {DESCRIPTIONS[way]} ...")
-        scores[way] = trial_nll(settings[way], dataset, progress, device)
-    best = min(scores, key=lambda way: scores[way])
+        score, trainer = trial(settings[way], dataset, progress, device)
+        if score < lowest:
+            best, lowest, trained = way, score, trainer
     for line in explain(traits, best, tried=tried).splitlines():
         progress.note(line)
-    return complete(settings[best])
+    return complete(settings[best]), trained
 
 
-def trial_nll(
+def trial(
     config: Config,
     dataset: Dataset,
     progress: Progress,
     device: str | torch.device | None = None,
-) -> float:
+) -> tuple[float, Trainer | None]:
     """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
     from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
 
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
     train = config.train.model_copy(update={"epochs": epochs, "select": "calibrated-nll"})
-    trial = complete(config.model_copy(update={"train": train}))
+    settings = complete(config.model_copy(update={"train": train}))
     try:
-        return Trainer(trial, dataset, progress=progress, device=device).select().nll
+        trainer = Trainer(settings, dataset, progress=progress, device=device)
+        return trainer.select().nll, trainer
     except DivergedError:
-        return float("inf")
+        return float("inf"), None
 
 
 def is_complete(config: Config) -> bool:

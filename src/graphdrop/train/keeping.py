@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphdrop.config import Config
 from graphdrop.train import checkpoint, folder, provenance
 from graphdrop.train.divergence import check_tensors
 from graphdrop.train.records import TrainingNote, header_note
@@ -66,6 +67,31 @@ def restore(trainer: Trainer, path: Path) -> None:
         trainer.average.load_state_dict(states.get("average", {}))
     trainer.epoch, trainer.finished, trainer.seconds = note.epoch, note.finished, note.seconds
     trainer.selection = Selection(**dict(note.selection))
+
+
+def goes_on_from(config: Config, trial: Trainer) -> bool:
+    """Whether training by these settings passes through the last state of a trial."""
+    then, now = trial.config.train, config.train
+    alike = then.model_copy(update={"epochs": now.epochs})
+    same = trial.config.model_copy(update={"train": alike}).model_dump() == config.model_dump()
+    # the last epoch of a trial is evaluated whatever its number, which a longer run does not do
+    stopped = trial.epoch < then.epochs or trial.epoch % then.evaluate_every == 0
+    return same and (then.epochs == now.epochs or stopped)
+
+
+def adopt(trainer: Trainer, trial: Trainer) -> None:
+    """Give a trainer the state that a trial ended with, as if it had trained so far itself."""
+    trainer.model.load_state_dict(trial.model.state_dict())
+    moments = checkpoint.optimizer_state(trial.optimizer)
+    checkpoint.restore_optimizer(trainer.optimizer, moments)
+    if trainer.average is not None and trial.average is not None:
+        trainer.average.load_state_dict(trial.average.state_dict())
+    trainer.epoch, trainer.selection, trainer.best = trial.epoch, trial.selection, trial.best
+    settings = trainer.config.train
+    trainer.finished = trial.epoch == settings.epochs or trial.selection.exhausted(
+        trial.epoch, settings
+    )
+    trainer.right, trainer.seconds = trial.right, trial.journal.lines[-1]["seconds"]
 
 
 def share(trainer: Trainer) -> None:

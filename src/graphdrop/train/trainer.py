@@ -113,7 +113,7 @@ class Trainer:
             run_folder, callbacks = None, ()
         if device is not None:
             device = find_device(device)
-        config = auto.chosen(
+        config, trial = auto.decided(
             config, dataset, stored, self.progress, own=model is not None, device=device
         )
         self.config, self.dataset = config, dataset
@@ -132,8 +132,7 @@ class Trainer:
                 raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
         self.labels = self.targets[self.rows["train"]]
 
-        self.model: Any = self._built() if model is None else model
-        self.model.to(device)
+        self.model: Any = (self._built() if model is None else model).to(device)
         self.engine: SampledModel = sampled(self.model)
         self.engine.defaults = PredictionDefaults.of(config).fitted(self.data.x, self.rows["train"])
         if config.train.estimator != "method":
@@ -149,10 +148,9 @@ class Trainer:
 
         self.epoch = self.current = 0
         self.finished = self._stopping = False
-        self.selection = Selection()
+        self.selection, self.seconds = Selection(), 0.0
         self.best: dict[str, Tensor] = {}
         self.right: list[Tensor] = []  # of every evaluation since the start or the resumption
-        self.seconds = 0.0
         self.folder: Path | None = None
         self._lock = ExitStack()  # a run is its folder's only writer, from here to the end of fit
         self.callbacks = list(callbacks)
@@ -160,6 +158,8 @@ class Trainer:
             self.callbacks.append(TensorBoard())
         if run_folder is not None:
             self._open(run_folder, resume=resume)
+        plain = all(given is None for given in (loss, optimizer, task))  # as a trial has them
+        self._told = self._taken_over(trial if plain else None)
         if ranks.size > 1:
             keeping.share(self)
 
@@ -173,6 +173,14 @@ class Trainer:
         except BaseException:
             self._lock.close()
             raise
+
+    def _taken_over(self, trial: Trainer | None) -> list[dict[str, Any]]:
+        """Go on from a trial that has begun this run; the lines of the epochs that it trained."""
+        content = all(callback.reads_lines_only for callback in self.callbacks)
+        if trial is None or not content or not keeping.goes_on_from(self.config, trial):
+            return []
+        keeping.adopt(self, trial)
+        return trial.journal.lines
 
     @property
     def inputs(self) -> Data:
@@ -222,12 +230,23 @@ class Trainer:
     def _train(self) -> None:
         """Train the remaining epochs."""
         self.journal = Journal(self.folder, self.epoch)
+        self._tell()
         check_memory(self)
         self._kept = time.monotonic()
         self._started = self._kept - self.seconds
         self.progress.start(self.config.train.epochs, self.epoch)
         while not self.finished:
             self._train_epoch()
+
+    def _tell(self) -> None:
+        """Write the lines of epochs that a trial has trained, and a checkpoint after them."""
+        for line in self._told:
+            self.journal.write(line)
+            for callback in self.callbacks:
+                callback.on_epoch(self, line)
+        if self._told and self.folder is not None:
+            keeping.keep(self, self.folder, self.seconds)
+        self._told = []
 
     def _close(self) -> None:
         self.progress.stop()

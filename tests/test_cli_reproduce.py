@@ -25,6 +25,7 @@ def refused(capsys, *arguments: str) -> str:
         (["table1", "--recipe", "best"], "--recipe is 'best', which table1 does not have"),
         (["table1", "--dataset", "coro"], "--dataset is 'coro': give one of cora, "),
         (["table1", "--method", "DX"], "--method is 'DX': give one of GCN, GCN-DO, "),
+        (["worth", "--method", "DX"], ", or a row: base, none, node, "),
         (["worth", "--factor", "x"], "--factor is 'x'; it takes one of sharing, rate, "),
         (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
         (["table1", "--executor", "x"], "--executor is 'x': give one of local, ray, slurm"),
@@ -50,6 +51,19 @@ def test_the_device_reaches_every_run(verb, tmp_path, monkeypatch):
     folder = ["--out" if verb == "reproduce" else "--results", str(tmp_path)]
     with pytest.raises(SystemExit) as stopped:
         main([verb, "table1", *only, "--device", "mps", *folder])
+    assert stopped.value.code == 7
+
+
+def test_a_row_of_a_table_is_run_by_its_name(tmp_path, monkeypatch):
+    def run(self, jobs, total):
+        assert {str(job.arguments[0].model.method) for job in jobs} == {"GCN-DO"}
+        raise SystemExit(7)
+
+    monkeypatch.setattr(LocalExecutor, "run", run)
+    with pytest.raises(SystemExit) as stopped:
+        main(
+            ["reproduce", "worth", "--method", "none", "--dataset", "cora", "--out", str(tmp_path)]
+        )
     assert stopped.value.code == 7
 
 

@@ -67,7 +67,10 @@ def reproduce(
         list[str] | None, typer.Option(help="Run only cells of this dataset; may be repeated.")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="Run only cells of this method; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Run only cells of this method, or of this row of the table; may be repeated."
+        ),
     ] = None,
     factor: Annotated[
         list[str] | None,
@@ -132,12 +135,13 @@ def reproduce(
         slurm=slurm,
     )
     files = [str(expanded(one).resolve()) for one in file or ()]
+    targets = experiments.targets_of(target, recipe)
     request = experiments.Request(
         recipe=recipe,
         files=files,
         runs=runs,
         datasets=[_dataset(name, files) for name in dataset or ()],
-        methods=[_method(name) for name in method or ()],
+        methods=[_method(name, experiments.rows_of(targets, recipe)) for name in method or ()],
         factors=factor or (),
         quick=quick,
         render_only=render_only,
@@ -149,7 +153,7 @@ def reproduce(
     console = Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
     try:
         with stopping_runs(), where:
-            for done in experiments.reproduce(experiments.targets_of(target, recipe), request):
+            for done in experiments.reproduce(targets, request):
                 for table in done.rendering.tables.values():
                     console.print(table.to_rich())
                 print(f"{done.target}: {', '.join(map(str, done.paths))}")
@@ -173,11 +177,14 @@ def _dataset(name: str, files: Sequence[str]) -> str:
     return source.name
 
 
-def _method(name: str) -> str:
-    try:
-        return str(Method(name))
-    except ValueError:
-        raise ValueError(f"--method is {name!r}: give one of {', '.join(Method)}") from None
+def _method(name: str, rows: Sequence[str]) -> str:
+    if name in rows or name in list(Method):
+        return name
+    own = ", ".join(row for row in rows if row not in list(Method))
+    raise ValueError(
+        f"--method is {name!r}: give one of {', '.join(Method)}"
+        + (f", or a row: {own}" * bool(own))
+    )
 
 
 def add_to(app: typer.Typer) -> None:

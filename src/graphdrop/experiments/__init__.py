@@ -2,6 +2,22 @@
 
 from graphdrop.experiments.runner import run_cells
 from graphdrop.experiments.store import Store
-from graphdrop.experiments.targets import TARGETS, Reproduced, Request, reproduce, targets_of
+from graphdrop.experiments.targets import (
+    TARGETS,
+    Reproduced,
+    Request,
+    reproduce,
+    rows_of,
+    targets_of,
+)
 
-__all__ = ["TARGETS", "Reproduced", "Request", "Store", "reproduce", "run_cells", "targets_of"]
+__all__ = [
+    "TARGETS",
+    "Reproduced",
+    "Request",
+    "Store",
+    "reproduce",
+    "rows_of",
+    "run_cells",
+    "targets_of",
+]

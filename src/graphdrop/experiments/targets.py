@@ -147,6 +147,12 @@ def targets_of(target: str, recipe: str) -> list[str]:
     return [target]
 
 
+def rows_of(targets: Sequence[str], recipe: str) -> list[str]:
+    """The names of the rows of some targets with a recipe."""
+    there = [f"{one}-{recipe}" for one in targets if one in WITH_RUNS]
+    return [row.name for name in there for row in recipes.read_recipe(name).rows]
+
+
 def _make(
     target: str, recipe: Recipe, store: Store, request: Request, factors: Sequence[Factor]
 ) -> None:

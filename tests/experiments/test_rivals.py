@@ -24,7 +24,12 @@ from graphdrop.metrics import aurc, calibration_error, pavpu_curve
 
 RECIPE = read_recipe("rivals-auto")
 NODES, SEEDS = 60, range(570, 580)
-SKILL = {"default": 3.0, "Monte Carlo DropOut": 1.0, "deep ensemble": 3.0}
+SKILL = {
+    "default": 3.0,
+    "Monte Carlo DropOut": 1.0,
+    "deep ensemble": 3.0,
+    "five of the default": 5.0,
+}
 
 
 def record(seed: int, skill: float, *, split: str = "one split", nodes: bool = True) -> dict:
@@ -73,7 +78,7 @@ def target_runs(*datasets: str, runs: int = 10) -> TargetRuns:
 
 
 def test_differences_are_the_default_minus_the_rival_over_seeds_and_nodes():
-    first, _ = comparisons(target_runs("cora"))
+    first, *_ = comparisons(target_runs("cora"))
     assert (first.arm.name, first.over) == ("Monte Carlo DropOut", "seeds and nodes")
     pairs = [(first.runs[seed], first.others[seed]) for seed in SEEDS]
     table = [outcome(own, "accuracy") - outcome(other, "accuracy") for own, other in pairs]
@@ -88,7 +93,7 @@ def test_differences_are_the_default_minus_the_rival_over_seeds_and_nodes():
 
 
 def test_random_splits_have_the_corrected_t():
-    first, _ = comparisons(target_runs("cora_ml"))
+    first, *_ = comparisons(target_runs("cora_ml"))
     values = [ECE.of(first.runs[seed]) - ECE.of(first.others[seed]) for seed in SEEDS]
     assert difference(first, ECE) == resampled_t(values, NODES, 20)
 
@@ -96,27 +101,34 @@ def test_random_splits_have_the_corrected_t():
 def test_the_page_counts_graphs_and_names_differences_that_exclude_0():
     said = uncertainty(target_runs("cora", "cora_ml"))
     assert said.startswith(
-        "60 of 120 planned runs are made, in 0.6 core-hours, on Cora and Cora-ML"
+        "80 of 160 planned runs are made, in 0.8 core-hours, on Cora and Cora-ML"
     )
-    assert "; not run yet: Citeseer and PubMed. Of 56 intervals " in said
-    nll = "| calibrated NLL | Monte Carlo DropOut | 2 of 2 (Cora, Cora-ML) | Cora \N{MINUS SIGN}"
-    assert nll in said
+    assert "; not run yet: Citeseer and PubMed. Of 84 intervals " in said
+    nll = "| calibrated NLL | default | Monte Carlo DropOut | 2 of 2 (Cora, Cora-ML) | Cora "
+    assert nll + "\N{MINUS SIGN}" in said
     # The ensemble has the very outcomes of the default: at or better, and nothing excludes 0.
-    assert "| AURC | deep ensemble | 2 of 2 (Cora, Cora-ML) | none | none |" in said
+    assert "| AURC | default | deep ensemble | 2 of 2 (Cora, Cora-ML) | none | none |" in said
     assert said.count("| Cora-ML, default minus ") == 2
+    # Five of the default have a rival of their own, and every row is shown once.
+    five = "| calibrated NLL | five of the default | deep ensemble | 2 of 2 (Cora, Cora-ML) | Cora "
+    assert five in said
+    assert said.count("| Cora-ML, five of the default minus deep ensemble |") == 1
+    assert said.count("| Cora-ML, deep ensemble |") == 1
     goals = goal_rows(target_runs("cora", "cora_ml"))
-    assert len(goals) == 8
+    assert len(goals) == 12
     assert goals[0].endswith("| 4 | 2 of those run (Cora, Cora-ML) | no |")
 
 
 def test_every_rival_has_a_line_of_advice_and_the_claim_on_pavpu_its_graphs():
     found = target_runs("cora", "cora_ml")
-    dropout, ensemble = counts_beside(found)
+    dropout, ensemble, five = counts_beside(found)
     assert dropout.startswith(
-        "- **Uncertainty beside Monte Carlo DropOut**, calibrated alike: of 8"
+        "- **Uncertainty of the default beside Monte Carlo DropOut**, calibrated alike: of 8"
     )
-    assert "and PAvPU on 2 graphs) the default is better in 0 and" not in dropout
-    assert "the default is better in 0 and worse in 0 by an interval" in ensemble
+    assert "and PAvPU on 2 graphs) better in 0 and" not in dropout
+    assert "better in 0 and worse in 0 by an interval" in ensemble
+    assert five.startswith("- **Uncertainty of five of the default beside deep ensemble**")
+    assert "better in 0" not in five
     assert pavpu_standing(found).startswith("in the mean at or above it at every threshold on ")
     assert pavpu_standing(found).endswith(" of 2 graphs (Cora, Cora-ML)")
     assert counts_beside(target_runs()) == []
@@ -126,14 +138,15 @@ def test_every_rival_has_a_line_of_advice_and_the_claim_on_pavpu_its_graphs():
 def test_worse_is_said_of_the_side_that_is_worse(monkeypatch):
     monkeypatch.setitem(SKILL, "default", 0.5)
     said = uncertainty(target_runs("cora"))
-    assert "| calibrated NLL | deep ensemble | 0 of 1 | none | Cora +" in said
-    assert (
-        "| PAvPU at every threshold from 0.5 to 1 | deep ensemble | 0 of 1 | none | Cora " in said
+    assert "| calibrated NLL | default | deep ensemble | 0 of 1 | none | Cora +" in said
+    pavpu = (
+        "| PAvPU at every threshold from 0.5 to 1 | default | deep ensemble | 0 of 1 | none | Cora "
     )
+    assert pavpu in said
 
 
 def test_the_page_says_what_is_not_run():
-    assert uncertainty(target_runs()) == "Not run yet: none of 120 planned runs is made."
+    assert uncertainty(target_runs()) == "Not run yet: none of 160 planned runs is made."
     assert "no comparison has all its seeds yet" in uncertainty(target_runs("cora", runs=4))
     assert all(row.endswith("| 4 | not run | no |") for row in goal_rows(target_runs()))
 
@@ -142,7 +155,7 @@ def test_the_tables_have_every_threshold_and_say_how_many_seeds_there_are():
     rendered = rivals(target_runs("cora", runs=4))
     scores = rendered.tables["rivals"].to_markdown()
     assert "| cora, deep ensemble |" in scores
-    assert "12 of 120 runs, 0.12 core-hours" in scores
+    assert "16 of 160 runs, 0.16 core-hours" in scores
     by_threshold = rendered.tables["rivals-pavpu"]
     assert len(by_threshold.columns) == 11
     assert by_threshold.rows[0][0] == "cora, default minus Monte Carlo DropOut, 4 seeds"

@@ -1,8 +1,8 @@
 """``reproduce rivals``: the uncertainty of the default beside that of its rivals, all calibrated.
 
-A difference is the default minus the rival on the same seeds. On a public split its interval is
-over seeds and test nodes, of ECE, AURC and PAvPU by leaving each node out in turn; on random splits
-it is the corrected resampled t.
+A difference is the default, or five of them, minus the rival on the same seeds. On a public split
+its interval is over seeds and test nodes, of ECE, AURC and PAvPU by leaving each node out in turn;
+on random splits it is the corrected resampled t.
 """
 
 from __future__ import annotations
@@ -133,6 +133,11 @@ def difference(one: Comparison, score: Score) -> Difference:
     return resampled_t(values, tested=first["tested"], fitted=first["fitted"])
 
 
+def subject(arm: Arm) -> str:
+    """The row that stands beside a rival: the default, or five of them."""
+    return arm.rows[0]
+
+
 def comparisons(found: TargetRuns) -> list[Comparison]:
     """The default beside every rival on every graph, where two seeds are common."""
     (factor,) = found.recipe.factors
@@ -224,7 +229,7 @@ def _row_scores(runs: BySeed) -> list[str]:
 def _name(found: TargetRuns, one: Comparison) -> str:
     seeds = len(one.runs.keys() & one.others)
     some = "" if complete(one, found.recipe.runs) else f", {seeds} seeds"
-    return f"{one.graph}, default minus {one.arm.name}{some}"
+    return f"{one.graph}, {subject(one.arm)} minus {one.arm.against}{some}"
 
 
 def _cells(one: Comparison, scores: Sequence[Score]) -> list[tuple[str, ...]]:
@@ -233,7 +238,7 @@ def _cells(one: Comparison, scores: Sequence[Score]) -> list[tuple[str, ...]]:
 
 def _figures(found: TargetRuns, shown: Sequence[Comparison]) -> dict[str, Figure]:
     by_place = {(one.arm.name, one.graph): one for one in shown}
-    names = list(dict.fromkeys(one.arm.name for one in shown))
+    titles = {one.arm.name: f"{subject(one.arm)}\nminus {one.arm.against}" for one in shown}
     graphs = list(dict.fromkeys(one.graph for one in shown))
 
     def interval(rival: str, graph: str, score: Score) -> Interval | None:
@@ -244,20 +249,18 @@ def _figures(found: TargetRuns, shown: Sequence[Comparison]) -> dict[str, Figure
 
     by_score = {
         score.drawn or score.title: {
-            g: [interval(name, g, score) for name in names] for g in graphs
+            g: [interval(name, g, score) for name in titles] for g in graphs
         }
         for score in SCORES[1:]
     }
     by_rival = {
-        f"PAvPU (points), minus {name}": {
+        f"PAvPU (points), {title}": {
             g: [interval(name, g, score) for score in PAVPU] for g in graphs
         }
-        for name in names
+        for name, title in titles.items()
     }
     rows = [f"threshold {threshold:.2f}" for threshold in THRESHOLDS]
     return {
-        found.target: draw_differences(
-            [f"minus {name}" for name in names], by_score, quick=found.quick
-        ),
+        found.target: draw_differences(list(titles.values()), by_score, quick=found.quick),
         f"{found.target}-pavpu": draw_differences(rows, by_rival, quick=found.quick),
     }

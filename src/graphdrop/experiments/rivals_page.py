@@ -22,6 +22,7 @@ from graphdrop.experiments.rivals import (
     difference,
     floor,
     mean_and_deviation,
+    subject,
 )
 from graphdrop.experiments.target_runs import TargetRuns
 from graphdrop.experiments.worth import interval_text
@@ -44,10 +45,15 @@ ASKED = (
 )
 
 
+_SAID = {"default": "the default", "five of the default": "five of the default"}
+
+
 class Standing(NamedTuple):
     """Where the default stands beside one rival in what is asked."""
 
     asked: Asked
+    subject: str
+    """The default, or five of them."""
     rival: str
     graphs: list[str]
     """Those that are run."""
@@ -82,7 +88,8 @@ def standings(found: TargetRuns) -> Iterator[Standing]:
                 for side in (True, False)
             )
             names = [GRAPHS[graph] for graph in differences]
-            yield Standing(asked, arm.name, names, [GRAPHS[g] for g in reached], better, worse)
+            own_names = [GRAPHS[g] for g in reached]
+            yield Standing(asked, subject(arm), arm.against, names, own_names, better, worse)
 
 
 def _at_or_better(score: Score, value: Difference) -> bool:
@@ -123,8 +130,8 @@ def uncertainty(found: TargetRuns) -> str:
         + f" Of {len(every)} intervals {outside} exclude 0; they are not corrected for their "
         "number, and those of neighboring thresholds go together.",
         "",
-        "| score | beside | the default is at or better on | interval excludes 0, better | worse |",
-        "|---|---|---|---|---|",
+        "| score | of | beside | at or better on | interval excludes 0, better | worse |",
+        "|---|---|---|---|---|---|",
         *(_standing_row(one) for one in standings(found)),
         "",
         "| | accuracy (%) | NLL | ECE (%) | floor (%) | AURC | PAvPU (%) at 0.5 "
@@ -138,18 +145,19 @@ def uncertainty(found: TargetRuns) -> str:
 
 def counts_beside(found: TargetRuns) -> list[str]:
     """A bullet for every rival that has comparisons: how many intervals exclude 0."""
-    by_rival: dict[str, list[Standing]] = {}
+    by_pair: dict[tuple[str, str], list[Standing]] = {}
     for one in standings(found):
-        by_rival.setdefault(one.rival, []).append(one)
+        by_pair.setdefault((one.subject, one.rival), []).append(one)
     lines = []
-    for rival, own in by_rival.items():
+    for (subject_, rival), own in by_pair.items():
         graphs = len(own[0].graphs)
         better, worse = sum(len(one.better) for one in own), sum(len(one.worse) for one in own)
         if graphs:
             lines.append(
-                f"- **Uncertainty beside {rival}**, calibrated alike: of {len(own) * graphs} "
-                f"comparisons (NLL, ECE, AURC and PAvPU on {graphs} graphs) the default is better "
-                f"in {better} and worse in {worse} by an interval that excludes 0, not corrected."
+                f"- **Uncertainty of {_SAID[subject_]} beside {rival}**, calibrated alike: of "
+                f"{len(own) * graphs} comparisons (NLL, ECE, AURC and PAvPU on {graphs} graphs) "
+                f"better in {better} and worse in {worse} by an interval that excludes 0, not "
+                "corrected."
             )
     return lines
 
@@ -174,20 +182,23 @@ def _standing_row(one: Standing) -> str:
         f"{len(one.reached)} of {len(one.graphs)}{where}",
         *("; ".join(texts) or "none" for texts in (one.better, one.worse)),
     ]
-    return f"| {one.asked.title} | {one.rival} | {' | '.join(cells)} |"
+    return f"| {one.asked.title} | {one.subject} | {one.rival} | {' | '.join(cells)} |"
 
 
 def _graph_rows(own: Sequence[Comparison]) -> list[str]:
     graph = GRAPHS[own[0].graph]
-    rows = [f"| {graph}, default | {_scores(own[0].runs)} |"]
-    rows += [f"| {graph}, {one.arm.name} | {_scores(one.others)} |" for one in own]
+    shown: dict[str, BySeed] = {}
+    for one in own:
+        shown |= {subject(one.arm): one.runs, one.arm.against: one.others}
+    rows = [f"| {graph}, {name} | {_scores(runs)} |" for name, runs in shown.items()]
     for one in own:
         cells = [
             interval_text(difference(one, score), score.digits)
             for score in (ACCURACY, NLL, ECE, AURC, PAVPU[0], MEAN_PAVPU)
         ]
         cells.insert(3, "")
-        rows.append(f"| {graph}, default minus {one.arm.name} | {' | '.join(cells)} |")
+        minus = f"{subject(one.arm)} minus {one.arm.against}"
+        rows.append(f"| {graph}, {minus} | {' | '.join(cells)} |")
     return rows
 
 
@@ -208,6 +219,7 @@ def goal_rows(found: TargetRuns) -> list[str]:
             else "not run"
         )
         reached = "yes" if len(one.reached) == planned else "no"
-        what = f"beside {one.rival}, {one.asked.title}: graphs at or better"
+        five = "" if one.subject == "default" else f"{one.subject} "
+        what = f"{five}beside {one.rival}, {one.asked.title}: graphs at or better"
         rows.append(f"| {what} | {planned} | {measured} | {reached} |")
     return rows

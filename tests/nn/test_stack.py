@@ -17,7 +17,7 @@ X = torch.zeros(5, 20).index_put(
 
 
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("architecture", ["appnp", "gcnii", "gat", "gatv2"])
+@pytest.mark.parametrize("architecture", ["appnp", "gcnii", "gat", "gatv2", "sage"])
 def test_few_nonzeros_are_multiplied_as_a_sparse_matrix_with_the_same_result(
     architecture: str, residual: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,14 +47,19 @@ def test_few_nonzeros_are_multiplied_as_a_sparse_matrix_with_the_same_result(
     [
         GraphDropConnect(BetaBernoulliRate(), blocks=2, first_blocks=2),
         GraphDropConnect(BetaBernoulliRate(), blocks=2),
+        GraphDropConnect(BetaBernoulliRate(), blocks=None, first_blocks=None),
         DropNode(0.5, rescale=True),
     ],
-    ids=["blocks", "first-block", "rescaled"],
+    ids=["blocks", "one-block", "features", "rescaled"],
 )
-@pytest.mark.parametrize("architecture", ["gat", "gatv2"])
+@pytest.mark.parametrize("architecture", ["gat", "gatv2", "sage"])
 def test_masks_of_an_attached_sampler_act_on_sparse_features_as_on_dense_ones(
-    architecture: str, sampler: Sampler, training: bool
+    architecture: str, sampler: Sampler, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made: list[tuple[int, int]] = []
+    to_dense = SparseFeatures.to_dense
+    monkeypatch.setattr(SparseFeatures, "to_dense", lambda x: made.append(x.shape) or to_dense(x))
+
     def outcome(x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         torch.manual_seed(0)
         stack = ConvStack(architecture, 20, 8, 2, 3, residual=True).train(training)
@@ -64,9 +69,11 @@ def test_masks_of_an_attached_sampler_act_on_sparse_features_as_on_dense_ones(
         return out, list(torch.autograd.grad(out.square().sum(), own, allow_unused=True))
 
     torch.testing.assert_close(outcome(X), outcome(X.clone().requires_grad_()))
+    # a mask per feature acts before the weights: the mean over neighbours is that of dense features
+    assert bool(made) == (architecture == "sage" and getattr(sampler, "first_blocks", 1) is None)
 
 
-@pytest.mark.parametrize("architecture", ["gat", "gatv2"])
+@pytest.mark.parametrize("architecture", ["gat", "gatv2", "sage"])
 def test_dropout_of_sparse_features_draws_for_nonzeros_alone(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,9 +96,15 @@ def test_dropout_of_sparse_features_draws_for_nonzeros_alone(
     assert set(read[0].unique().tolist()) == {2.0}
 
 
-def test_saved_weights_keep_their_names() -> None:
-    layer = ["att_src", "att_dst", "bias", "lin.weight"]
-    assert list(ConvStack("gat", 20, 8, 2, 3).state_dict()) == [
+@pytest.mark.parametrize(
+    ("architecture", "layer"),
+    [
+        ("gat", ["att_src", "att_dst", "bias", "lin.weight"]),
+        ("sage", ["lin_l.weight", "lin_l.bias", "lin_r.weight"]),
+    ],
+)
+def test_saved_weights_keep_their_names(architecture: str, layer: list[str]) -> None:
+    assert list(ConvStack(architecture, 20, 8, 2, 3).state_dict()) == [
         f"convs.{number}.{name}" for number in range(2) for name in layer
     ]
 

@@ -49,8 +49,8 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
 """Builders of layers by architecture; GCNII, APPNP and the MLP of a propagation are built apart."""
 LINEAR = ("appnp", "propagation")
 """Architectures whose layers are linear maps: messages pass behind or before all of them."""
-READERS = {"gat": "lin", "gatv2": "lin_l"}
-"""Architectures whose layers use their input in linear maps alone, by the name of one of these."""
+READERS = {"gat": "lin", "gatv2": "lin_l", "sage": "lin_l"}
+"""Linear maps through which layers read their input, or its mean over neighbours."""
 WEIGHTED = ("gcnii", *LINEAR)
 """Architectures that take edge weights."""
 
@@ -183,7 +183,7 @@ class ConvStack(nn.Module):
         return out if self.propagation is None else self.propagation(out, *edges)
 
     def _read(self, x: Tensor) -> Features:
-        """Features as the first layer reads them: sparse if it multiplies them, few nonzero."""
+        """Features as the first layer reads them: sparse if few are nonzero."""
         reader: Any = self.first
         if self.input_propagation is None or self.propagates_hidden:
             if self.architecture in LINEAR:

@@ -46,6 +46,11 @@ class SparseFeatures:
         """Nodes and features."""
         return self.matrix.num_rows, self.matrix.num_columns
 
+    @property
+    def device(self) -> torch.device:
+        """Where the values are."""
+        return self.matrix.value.device
+
     @torch.inference_mode(False)
     def select(self, nodes: Tensor) -> SparseFeatures:
         """The rows of some nodes, all columns kept."""
@@ -77,6 +82,13 @@ class SparseFeatures:
             product, self.value, weight.detach(), self.matrix
         )
         return passed
+
+    def to_dense(self) -> Tensor:
+        """``X``, with a gradient for the values if they require one."""
+        matrix = self.matrix
+        value = matrix.value if self.value is None else self.value
+        zeros = value.new_zeros(self.shape)
+        return zeros.index_put((matrix.entry_row.long(), matrix.indices.long()), value)
 
     def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
         """DropOut on sparse input: multiply every nonzero by the draw of its node and feature."""

@@ -309,16 +309,24 @@ def _transform_first(
     blocks: int,
     shared: SharedProduct | None,
 ) -> Tensor:
-    if blocks == 1:
-        product = _product(x, layer.weight) if shared is None else shared.of(x, layer.weight)
-        # a mask per feature of a single feature is one mask for all that is made of it
-        return aggregate(graph, product, _with_blocks(mask, 1))
+    if blocks == 1 and shared is not None:
+        return aggregate(graph, shared.of(x, layer.weight), _with_blocks(mask, 1))
     if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
         raise ValueError(
             f"{blocks} blocks over sparse input take a product each (at most "
             f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
         )
-    sizes = torch.bincount(block_of_feature(layer.in_channels, blocks)).tolist()
+    return sum_of_products(x, layer.weight, graph, mask)
+
+
+def sum_of_products(x: Features, weight: Tensor, graph: Graph, mask: Mask | None) -> Tensor:
+    """The masked sum over neighbours times weights, computed from products ``X[b] W[b]``."""
+    features, outputs = weight.shape
+    blocks = 1 if mask is None else mask.draws_per_edge(features)
+    if blocks == 1:
+        # a mask per feature of a single feature is one mask for all that is made of it
+        return aggregate(graph, _product(x, weight), _with_blocks(mask, 1))
+    sizes = torch.bincount(block_of_feature(features, blocks)).tolist()
     products, first = [], 0
     for size in sizes:
         part = (
@@ -326,11 +334,11 @@ def _transform_first(
             if isinstance(x, SparseFeatures)
             else x[:, first : first + size]
         )
-        products.append(_product(part, layer.weight[first : first + size]))
+        products.append(_product(part, weight[first : first + size]))
         first += size
     # the products of a block lie side by side: each keeps its block's draw
     out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
-    return out.view(graph.num_dst, blocks, layer.out_channels).sum(1)
+    return out.view(graph.num_dst, blocks, outputs).sum(1)
 
 
 def _propagate_pairs(layer: SampledGCNConv, x: Features, graph: Graph, mask: Mask) -> Tensor:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge, Linear, conv
 
-from graphdrop.nn.features import dropout
+from graphdrop.nn.features import SparseFeatures, dropout
 from graphdrop.nn.inputs import Inputs
+from graphdrop.nn.lazy import LazyMatrix
 from graphdrop.nn.norms import norm_layer
 from graphdrop.nn.plan import Features, linear
 
@@ -48,6 +49,8 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
 """Builders of layers by architecture; GCNII, APPNP and the MLP of a propagation are built apart."""
 LINEAR = ("appnp", "propagation")
 """Architectures whose layers are linear maps: messages pass behind or before all of them."""
+READERS = {"gat": "lin", "gatv2": "lin_l", "sage": "lin_l"}
+"""Linear maps through which layers read their input, or its mean over neighbours."""
 WEIGHTED = ("gcnii", *LINEAR)
 """Architectures that take edge weights."""
 
@@ -180,12 +183,13 @@ class ConvStack(nn.Module):
         return out if self.propagation is None else self.propagation(out, *edges)
 
     def _read(self, x: Tensor) -> Features:
-        """Features as the first layer reads them: sparse if it is linear and few are nonzero."""
-        reader = self.first
-        if self.architecture in LINEAR and (
-            self.input_propagation is None or self.propagates_hidden
-        ):
-            reader = self.convs[0]
+        """Features as the first layer reads them: sparse if few are nonzero."""
+        reader: Any = self.first
+        if self.input_propagation is None or self.propagates_hidden:
+            if self.architecture in LINEAR:
+                reader = self.convs[0]
+            elif self.architecture in READERS:
+                reader = getattr(self.convs[0], READERS[self.architecture])
         if reader is not None and not torch.compiler.is_compiling():
             return self._inputs.features(x, reader, everything=True)
         return x if x.layout is torch.strided else x.to_dense()
@@ -209,6 +213,8 @@ class ConvStack(nn.Module):
     ) -> Tensor:
         if self.architecture in LINEAR:
             return linear(x, layer)
+        if isinstance(x, SparseFeatures):
+            x = LazyMatrix.of(x)
         given = (x, initial, *edges) if self.architecture == "gcnii" else (x, *edges)
         out: Tensor = layer(*given)
         return out

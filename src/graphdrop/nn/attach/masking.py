@@ -14,8 +14,12 @@ from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 
 from graphdrop.draws import Mask
+from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
 from graphdrop.nn.attach.edges import Edges, Ends
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.lazy import LazyMatrix, Multiplied
+from graphdrop.nn.plan import MAX_SPARSE_BLOCKS, sum_of_products
 from graphdrop.samplers import Draw
 
 WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
@@ -90,7 +94,9 @@ class Masking(NamedTuple):
         """The masked sum or mean, `[rows, features]`, without storing messages."""
         self._record(terms.x.shape[1])
         graph = self.edges.weighted(terms.weight, mean=terms.mean)
-        return self._scaled(aggregate(graph, terms.x, self.mask))
+        if isinstance(terms.x, LazyMatrix):
+            return LazyMatrix.of(MaskedSum(terms.x.matrix, graph, self.mask, self.scale))
+        return _scaled(aggregate(graph, terms.x, self.mask), self.scale)
 
     def messages(self, sent: Tensor, layer: Any) -> Tensor:
         """Messages times their masks; all dimensions after that of edges are features."""
@@ -115,11 +121,48 @@ class Masking(NamedTuple):
         # several graphs at once on the same edges share their masks
         several = sent.reshape(-1, size, features)
         kept = [aggregate(self.edges.messages, one, mask) for one in several.unbind()]
-        return self._scaled(torch.stack(kept).view(sent.shape))
+        return _scaled(torch.stack(kept).view(sent.shape), self.scale)
 
     def _record(self, features: int) -> None:
         if self.draw is not None and self.mask is not None:
             self.draw.record(self.mask, self.edges.counted, features, self.layer)
 
-    def _scaled(self, out: Tensor) -> Tensor:
-        return out if self.scale is None else out * self.scale
+
+class MaskedSum(NamedTuple):
+    """A masked sum of features that are not dense; the weights behind it are multiplied first."""
+
+    x: Multiplied
+    graph: Graph
+    mask: Mask | None
+    scale: Tensor | None
+    """The factor of kept messages."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Destinations and features."""
+        return self.graph.num_dst, self.x.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the features are."""
+        return self.x.device
+
+    def matmul(self, weight: Tensor) -> Tensor:
+        """The sum times weights, in the order that takes fewer operations at the edges."""
+        features, outputs = weight.shape
+        blocks = 1 if self.mask is None else self.mask.draws_per_edge(features)
+        if (
+            not isinstance(self.x, SparseFeatures)
+            or blocks > MAX_SPARSE_BLOCKS
+            or blocks * outputs > features
+        ):
+            return self.to_dense() @ weight
+        return _scaled(sum_of_products(self.x, weight, self.graph, self.mask), self.scale)
+
+    def to_dense(self) -> Tensor:
+        """The sum of the features as they are."""
+        return _scaled(aggregate(self.graph, self.x.to_dense(), self.mask), self.scale)
+
+
+def _scaled(out: Tensor, scale: Tensor | None) -> Tensor:
+    return out if scale is None else out * scale

@@ -6,6 +6,7 @@ from graphdrop.config import Config
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.recipe import Recipe, read_recipe
+from graphdrop.experiments.search import read_search
 from graphdrop.experiments.target_runs import paper
 from graphdrop.experiments.targets import WITH_RUNS
 
@@ -170,6 +171,9 @@ def test_cells_are_chosen_by_dataset_and_method():
     assert {(c.row, c.column) for c in chosen} == {
         (row, column) for row in ("GCN-DO", "GCN-DE") for column in ("cora-2", "cora-4")
     }
+    # a row of that name goes before all rows with the method
+    searched = recipes.only(read_search("deep").cells(), ["cora"], ["GCN-BBGDC"])
+    assert [cell.row for cell in searched] == ["GCN-BBGDC"]
 
 
 def test_a_recipe_with_a_misspelled_name_says_where(monkeypatch):

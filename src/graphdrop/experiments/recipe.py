@@ -339,10 +339,15 @@ def needed(cells: Sequence[C], factors: Sequence[Factor]) -> list[C]:
 
 
 def only(cells: Sequence[C], datasets: Sequence[str], methods: Sequence[str]) -> list[C]:
-    """The cells of some datasets and methods; of all where none is named."""
+    """The cells of some datasets and methods; of all where none is named.
+
+    A name that a row has is that row; any other is of all rows with the method.
+    """
+    rows = {cell.row for cell in cells}
+    by_method = {name for name in methods if name not in rows}
     return [
         cell
         for cell in cells
         if (not datasets or cell.dataset in datasets)
-        and (not methods or {cell.row, str(cell.configs[0].model.method)} & set(methods))
+        and (not methods or cell.row in methods or str(cell.configs[0].model.method) in by_method)
     ]

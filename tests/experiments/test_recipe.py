@@ -6,7 +6,6 @@ from graphdrop.config import Config
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.keys import run_key, settled
 from graphdrop.experiments.recipe import Recipe, read_recipe
-from graphdrop.experiments.search import read_search
 from graphdrop.experiments.target_runs import paper
 from graphdrop.experiments.targets import WITH_RUNS
 
@@ -172,8 +171,9 @@ def test_cells_are_chosen_by_dataset_and_method():
         (row, column) for row in ("GCN-DO", "GCN-DE") for column in ("cora-2", "cora-4")
     }
     # a row of that name goes before all rows with the method
-    searched = recipes.only(read_search("deep").cells(), ["cora"], ["GCN-BBGDC"])
-    assert [cell.row for cell in searched] == ["GCN-BBGDC"]
+    both = Recipe.model_validate(RECIPE | {"rows": [{"name": "GCN-DO"}, *RECIPE["rows"]]}).cells()
+    assert [cell.row for cell in recipes.only(both, [], ["GCN-DO"])] == ["GCN-DO"]
+    assert [cell.row for cell in recipes.only(both[1:], [], ["GCN-DO"])] == ["wide"]
 
 
 def test_a_recipe_with_a_misspelled_name_says_where(monkeypatch):

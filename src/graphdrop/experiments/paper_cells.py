@@ -57,6 +57,12 @@ KINDS = (
         dropout=True,
         sampled=True,
     ),
+    Kind(
+        "deep",
+        "with DropOut and consistency loss, sampled, four layers searched for",
+        dropout=True,
+        sampled=True,
+    ),
 )
 
 

@@ -157,16 +157,18 @@ ATTACHED = {
 }
 
 
-@pytest.mark.parametrize("name", ATTACHED)
 @pytest.mark.parametrize(
-    "sampler",
+    ("name", "sampler"),
     [
-        GraphDropConnect(BetaBernoulliRate(), blocks=2),
-        DropEdge(0.4),
-        DropNode(0.3, rescale=True),
-        DropOut(0.3),
+        ("GCN", GraphDropConnect(BetaBernoulliRate(), blocks=2)),
+        ("SAGE", DropEdge(0.4)),
+        ("GAT", DropNode(0.3, rescale=True)),
+        ("GIN", DropOut(0.3)),
+        ("GAT", GraphDropConnect(BetaBernoulliRate(), blocks=2)),
+        ("GCN", DropEdge(0.4)),
+        ("SAGE", DropNode(0.3, rescale=True)),
+        ("GAT", DropOut(0.3)),
     ],
-    ids=["blocks", "edges", "nodes", "features"],
 )
 def test_an_attached_model_gives_the_outputs_of_the_full_batch(name: str, sampler: Any) -> None:
     model = ATTACHED[name].__class__(FEATURES, 6, 3, 4)

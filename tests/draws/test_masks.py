@@ -21,7 +21,7 @@ from graphdrop.draws import (
 )
 
 EVERY_DRAW = np.arange(1 << 16)
-KEEPS = [0.0, 1e-12, 2.0**-17, 1e-5, 0.1, 0.25, 1 / 3, 0.5, 0.67, 0.9, 0.99999, 1 - 1e-12, 1.0]
+KEEPS = [0.0, 1e-12, 2.0**-17, 1e-5, 0.1, 1 / 3, 0.5, 0.99999, 1 - 1e-12, 1.0]
 
 
 def threshold(keep: float) -> int:

@@ -149,12 +149,9 @@ def test_kl_is_zero_where_posterior_and_prior_coincide_and_positive_beside_it(va
         assert beside > 0.01
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("alpha", "beta"), PRIORS)
-def test_kl_and_its_gradient_are_finite_in_either_dtype(
-    alpha: float, beta: float, dtype: torch.dtype
-) -> None:
-    a, b = grid_tensors(dtype)
+def test_kl_and_its_gradient_are_finite_in_float32_too(alpha: float, beta: float) -> None:
+    a, b = grid_tensors(torch.float32)  # in float64 they are compared with integrals above
     kl = kumaraswamy.kl_to_beta(a, b, alpha, beta)
     gradients = torch.autograd.grad(kl.sum(), (a, b))
     assert kl.isfinite().all()

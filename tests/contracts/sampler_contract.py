@@ -203,8 +203,7 @@ class SamplerContract(ABC):
         for step in range(20):
             mask = self.mask(sampler, Draw(9, step)).flatten()
             assert torch.equal(mask[masked], mask[shares_with[masked]])
-            if not self.before_normalization:  # there, the identity is added after masking
-                assert bool((mask[~masked] == 1.0).all())
+            assert bool((mask[~masked] == 1.0).all())
 
     def test_connections_draw_independently_wherever_sharing_is_not_promised(self) -> None:
         values, keep = residuals(type(self), "beta")
@@ -337,6 +336,20 @@ class SamplerContract(ABC):
         error = samples.std(0) / KEYS**0.5 + 1e-6
         assert float(samples.std(0).max()) > 0.1
         assert float(((samples.mean(0) - wanted) / error).abs().max()) < 4.5
+
+
+class DrawsOfAnother:
+    """Stands before a contract: the draws are another sampler's, and their tests are there.
+
+    `tests/samplers/test_samplers.py` compares them bit for bit.
+    """
+
+    test_connections_are_kept_at_the_mean_rate = None
+    test_connections_share_a_draw_wherever_it_is_promised = None
+    test_connections_draw_independently_wherever_sharing_is_not_promised = None
+    test_a_draw_is_fresh_for_every_seed_step_layer_and_sample = None
+    test_a_relaxed_mask_rounds_to_the_hard_one = None
+    test_the_opposite_draw_turns_every_uniform_round = None
 
 
 class Residuals(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.conv import MessagePassing
@@ -129,11 +128,10 @@ class AttachContract(ABC):
 
     # The contract
 
-    @pytest.mark.parametrize("draw", [HARD, RELAXED], ids=["hard", "relaxed"])
-    def test_every_message_is_multiplied_by_its_mask(self, draw: Draw) -> None:
+    def test_every_message_is_multiplied_by_its_mask(self) -> None:
         handle = self.attached()
-        wanted, written = self.written(handle, draw)
-        torch.testing.assert_close(self.sampled(handle, draw), wanted, rtol=1e-4, atol=1e-5)
+        wanted, written = self.written(handle, HARD)
+        torch.testing.assert_close(self.sampled(handle, HARD), wanted, rtol=1e-4, atol=1e-5)
         assert written.dropped > 0
         plain = self.call(_without(handle))
         assert not torch.allclose(wanted, plain, rtol=1e-2, atol=1e-3)
@@ -142,6 +140,7 @@ class AttachContract(ABC):
         handle = self.attached()
         wanted, written = self.written(handle, RELAXED)
         found, gradient = self.sampled(handle, RELAXED), normal(*wanted.shape, seed=5)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
         rate = list(handle.parameters())
         slope = torch.autograd.grad(wanted, rate, gradient, retain_graph=True)
         assert all(bool(each != 0.0) for each in slope)

@@ -163,17 +163,20 @@ def test_a_left_out_class_with_all_training_nodes_is_refused(data, split):
         leave_class_out(data, 2, only)
 
 
-@pytest.mark.parametrize(
-    "function", [lambda d, s: leave_class_out(d, 1, s), lambda d, s: feature_noise(d, split=s)]
-)
-@pytest.mark.parametrize(
-    ("break_it", "message"),
+BROKEN = [
+    (lambda d, s: (d, None), "split is None and data has no train_mask"),
+    (lambda d, s: (Data(x=d.x), s), "data has no y"),
+    (lambda d, s: (Data(y=d.y), s), "data has no x"),
+    (lambda d, s: (Data(x=d.x, y=d.y.float()), s), "data.y has .* torch.float32"),
+    (lambda d, s: (Data(x=d.x[:5], y=d.y[:5]), s), "split covers 400 nodes but data has 5"),
+]
+
+
+@pytest.mark.parametrize(  # both ask the same function for the split
+    ("function", "break_it", "message"),
     [
-        (lambda d, s: (d, None), "split is None and data has no train_mask"),
-        (lambda d, s: (Data(x=d.x), s), "data has no y"),
-        (lambda d, s: (Data(y=d.y), s), "data has no x"),
-        (lambda d, s: (Data(x=d.x, y=d.y.float()), s), "data.y has .* torch.float32"),
-        (lambda d, s: (Data(x=d.x[:5], y=d.y[:5]), s), "split covers 400 nodes but data has 5"),
+        *((lambda d, s: leave_class_out(d, 1, s), *case) for case in BROKEN),
+        *((lambda d, s: feature_noise(d, split=s), *case) for case in (BROKEN[0], BROKEN[2])),
     ],
 )
 def test_data_that_has_no_usable_split_is_refused(data, split, function, break_it, message):

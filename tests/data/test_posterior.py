@@ -53,8 +53,7 @@ def brute_force_posterior(graph: SyntheticGraph, observed: torch.Tensor) -> torc
     return total / total.sum(dim=1, keepdim=True)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("known", [0, 2])
+@pytest.mark.parametrize(("seed", "known"), [(0, 0), (1, 0), (2, 2), (3, 2)])
 def test_enumeration_equals_brute_force(seed, known):
     graph = tiny_graph(seed=seed)
     observed = observe(graph, known)
@@ -73,7 +72,7 @@ def test_enumeration_equals_brute_force_where_some_edges_are_impossible(homophil
     torch.testing.assert_close(graph.class_posterior(observed, "exact"), expected)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_gibbs_agrees_with_enumeration(seed):
     graph = tiny_graph(12, average_degree=2.5, seed=seed)
     observed = observe(graph, 3)

@@ -223,8 +223,11 @@ LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
 
 @pytest.mark.parametrize(
     ("dtype", "layout"),
-    # torch has no sparse tensors of 8 bits
-    [*itertools.product(FLOATS, LAYOUTS), (torch.float8_e5m2, torch.strided)],
+    [
+        *((dtype, torch.strided) for dtype in (*FLOATS, torch.float8_e5m2)),
+        # torch has no sparse tensors of 8 bits
+        *zip(FLOATS, itertools.cycle(LAYOUTS[1:])),
+    ],
 )
 def test_features_become_float32_whatever_they_were_and_the_summary_says_so(dtype, layout):
     given = graph(x=features(1.0, layout).to(dtype))

@@ -141,9 +141,7 @@ def test_a_certain_mask_is_zero_or_one_at_every_draw(sign: float) -> None:
     assert torch.equal(z, torch.full_like(z, float(sign > 0.0)))
 
 
-@pytest.mark.parametrize(
-    ("keep", "temperature"), [(0.05, 0.1), (0.2, 0.67), (0.5, 1.0), (0.95, 0.3)]
-)
+@pytest.mark.parametrize(("keep", "temperature"), [(0.05, 0.1), (0.5, 1.0), (0.95, 0.3)])
 def test_ordinary_masks_read_the_top_twelve_bits(keep: float, temperature: float) -> None:
     logit = logit_of(keep).float()
     found = multipliers(EVERY_DRAW, mask(Kind.CONCRETE, logit, temperature), logit)

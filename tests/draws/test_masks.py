@@ -21,14 +21,14 @@ from graphdrop.draws import (
 )
 
 EVERY_DRAW = np.arange(1 << 16)
-KEEPS = [0.0, 1e-12, 2.0**-17, 1e-5, 0.1, 0.25, 1 / 3, 0.5, 0.67, 0.9, 0.99999, 1 - 1e-12, 1.0]
+KEEPS = [0.0, 1e-12, 2.0**-17, 1e-5, 0.1, 1 / 3, 0.5, 0.99999, 1 - 1e-12, 1.0]
 
 
 def threshold(keep: float) -> int:
     return int(drop_threshold(torch.logit(torch.tensor(keep, dtype=torch.float64))))
 
 
-@pytest.mark.parametrize("features", [1, 2, 5, 16, 127, 300])
+@pytest.mark.parametrize("features", [1, 2, 5, 127])
 def test_blocks_are_contiguous_and_differ_in_size_by_at_most_one(features: int) -> None:
     for blocks in {1, 2, 3, features // 2, features - 1, features} & set(range(1, features + 1)):
         parts = np.array_split(np.arange(features), blocks)
@@ -83,9 +83,7 @@ def test_the_table_is_the_logit_of_the_middle_of_each_of_4096_cells() -> None:
     assert torch.equal(concrete_logits(torch.float32), concrete_logits(torch.float64).float())
 
 
-@pytest.mark.parametrize(
-    ("keep_logit", "temperature"), [(-4.0, 2.0), (-0.3, 0.67), (0.0, 0.1), (2.0, 0.67)]
-)
+@pytest.mark.parametrize(("keep_logit", "temperature"), [(-4.0, 2.0), (0.0, 0.1), (2.0, 0.67)])
 def test_a_concrete_mask_is_within_2_to_the_minus_13_of_the_concrete_distribution(
     keep_logit: float, temperature: float
 ) -> None:

@@ -41,8 +41,16 @@ def test_keys_do_not_add() -> None:
             assert repeats(change.numpy()) == 0
 
 
-@pytest.mark.parametrize("name", ["seed", "step", "layer", "sample"])
-@pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("seed", 2**64),
+        ("seed", -(2**63) - 1),
+        ("step", 2**64),
+        ("layer", -(2**63) - 1),
+        ("sample", 2**64),
+    ],
+)
 def test_a_number_that_64_bits_cannot_hold_is_refused(name: str, number: int) -> None:
     """It would name the stream of another number."""
     with pytest.raises(ValueError, match=rf"{name} is {number}; it takes"):

@@ -54,7 +54,7 @@ def test_the_mean_over_every_value_of_a_draw_is_the_derivative(make: type[Estima
         assert float(gradients(make(), draw).mean()) == pytest.approx(wanted, rel=1e-12, abs=1e-14)
 
 
-@pytest.mark.parametrize("logit", LOGITS)
+@pytest.mark.parametrize("logit", [-30.0, -2.0, 0.0, 0.3, 11.0])
 def test_disarm_is_the_mean_of_arm_given_both_masks(logit: float) -> None:
     draw = one_draw(logit)
     arm, disarm = gradients(ARM(), draw), gradients(DisARM(), draw)

@@ -149,10 +149,16 @@ def standard_errors(samples: Tensor, wanted: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("sharing", "rate_draw"),
-    [*((sharing, "layer") for sharing in SHARINGS), ("symmetric", "mask")],
+    ("name", "sharing", "rate_draw"),
+    [
+        # which draws are counted is the same code under every estimator
+        *(("ARM", sharing, "layer") for sharing in SHARINGS),
+        *((name, "symmetric", "mask") for name in ESTIMATORS),
+        *((name, "asymmetric", "layer") for name in ("DisARM", "REINFORCE")),
+        ("DisARM", "DropOut", "layer"),
+        ("REINFORCE", "DropEdge before normalization", "layer"),
+    ],
 )
-@pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_mean_gradient_is_the_exact_one_for_logits_and_for_a_and_b(
     name: str, sharing: str, rate_draw: RateDraw
 ) -> None:
@@ -173,8 +179,10 @@ def test_taking_the_gradient_of_the_logit_for_that_of_the_keep_probability_is_fo
             assert (raw / COPIES - wanted * slope).abs() > 4.0 * error * slope.abs()
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-@pytest.mark.parametrize("sharing", ["symmetric", "DropOut"])
+@pytest.mark.parametrize(
+    ("name", "sharing"),
+    [("ARM", "symmetric"), ("DisARM", "DropOut"), ("REINFORCE", "symmetric"), ("ARM", "DropOut")],
+)
 def test_counting_a_draw_once_for_each_edge_that_shares_it_is_found_out(
     name: str, sharing: str
 ) -> None:

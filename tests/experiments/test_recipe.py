@@ -84,10 +84,9 @@ def test_every_run_on_cora_ml_has_its_own_split_and_all_methods_the_same():
         ("ablation-paper", "as in the paper", "cora-4", "GCN-BBGDC"),
     ],
 )
-@pytest.mark.parametrize("quick", [False, True])
-def test_targets_share_the_runs_of_table_1(name, row, column, same_as, quick):
-    options = {"quick": quick, "runs": 2}
-    assert at(name, row, column, **options) == at("table1-paper", same_as, column, **options)
+def test_targets_share_the_runs_of_table_1(name, row, column, same_as):
+    for options in ({"quick": False, "runs": 2}, {"quick": True, "runs": 2}):
+        assert at(name, row, column, **options) == at("table1-paper", same_as, column, **options)
 
 
 def differing(one: Config, other: Config) -> set[str]:

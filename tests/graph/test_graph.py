@@ -177,7 +177,7 @@ def test_loops_are_not_added_when_they_are_not_wanted() -> None:
         assert graph.num_edges == len(TWO_WAY.edges)
 
 
-@pytest.mark.parametrize("hub", [0, 4, 299])
+@pytest.mark.parametrize("hub", [0, 299])
 def test_chunks_have_nearly_equal_work_even_beside_a_hub(hub: int) -> None:
     generator = torch.Generator().manual_seed(hub)
     edges = torch.randint(300, (2, 4000), generator=generator)

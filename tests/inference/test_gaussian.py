@@ -28,7 +28,7 @@ def close(found: Tensor, wanted: Tensor, relative: float = 1e-6) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=relative, atol=0)
 
 
-@pytest.mark.parametrize("together", [1, 50, 1 << 18])
+@pytest.mark.parametrize("together", [1, 50])
 def test_every_figure_is_that_of_its_definition(
     together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +67,7 @@ def test_one_sample_has_noise_and_no_doubt() -> None:
     close(summary.variance, deviation[0].square())
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("level", [0.5, 0.99])
 def test_intervals_are_those_of_a_gaussian_with_the_same_moments(level: float) -> None:
     summary = summary_of(*some_samples())
     exact = norm.interval(level, loc=summary.mean, scale=summary.variance.sqrt())

@@ -29,8 +29,9 @@ def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=2e-7)
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (6,)], ids=["labels of nodes", "links"])
-@pytest.mark.parametrize("together", [1, 13, 1 << 18])
+@pytest.mark.parametrize(
+    ("shape", "together"), [((3, 2), 1), ((3, 2), 13), ((6,), 1), ((6,), 1 << 18)]
+)
 def test_every_figure_is_that_of_its_definition(
     together: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,8 +66,13 @@ def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("temperature", [None, 0.67], ids=["hard", "relaxed"])
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    ("name", "temperature"),
+    [
+        *((name, None) for name in SAMPLERS),
+        *((name, 0.67) for name in ("DropOut", "beta-Bernoulli", "a rate per edge")),
+    ],
+)
 def test_a_prediction_is_the_mean_of_single_passes(
     name: str, temperature: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,8 +141,13 @@ def test_rows_are_those_of_the_whole_prediction() -> None:
     close(predict(model, data, 4, temperature=0.67, rows=mask).probabilities, whole[mask])
 
 
-@pytest.mark.parametrize("temperature", [None, 0.67], ids=["hard", "relaxed"])
-@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "a rate per edge"])
+@pytest.mark.parametrize(
+    ("name", "temperature"),
+    [
+        *((name, None) for name in SAMPLERS if name != "a rate per edge"),
+        *((name, 0.67) for name in ("learned", "beta-Bernoulli")),
+    ],
+)
 def test_a_network_predicts_on_a_graph_it_was_not_trained_on(
     name: str, temperature: float | None
 ) -> None:

@@ -83,7 +83,7 @@ def test_a_deviation_far_below_the_probability_is_still_found() -> None:
     )
 
 
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize("level", [0.5, 0.9])
 def test_intervals_hold_the_middle_of_the_samples_to_a_thousandth(level: float) -> None:
     generator = torch.Generator().manual_seed(0)
     samples = torch.randn(401, 3, 4, generator=generator, dtype=torch.float64).softmax(-1)

@@ -43,9 +43,13 @@ MASKS: dict[str, Callable[[Graph], Mask | None]] = {
 
 
 @pytest.mark.parametrize(
-    ("whole", "backend"), [(True, "fused"), (False, "fused"), (False, "reference")]
+    ("name", "whole", "backend"),
+    [
+        *((name, False, "fused") for name in MASKS),
+        *((name, True, "fused") for name in ("none", "per edge", "before")),
+        *((name, False, "reference") for name in ("hard", "concrete", "before")),
+    ],
 )
-@pytest.mark.parametrize("name", MASKS)
 def test_the_first_sum_may_be_in_inference_mode_and_the_next_a_training_step(
     name: str, whole: bool, backend: str
 ) -> None:

@@ -90,7 +90,16 @@ def test_node_sampling_masks_whole_columns(graph: Graph, h: Tensor, backend: str
 
 
 @pytest.mark.parametrize(
-    ("sizes", "self_loops"), [([7], False), ([4, 3], True), ([3, 2, 2], False), ([1] * 7, True)]
+    ("case", "sizes", "self_loops"),
+    [
+        (CASES[0], [7], False),
+        (CASES[1], [4, 3], True),
+        (CASES[2], [3, 2, 2], False),
+        (CASES[3], [1] * 7, True),
+        (CASES[0], [3, 2, 2], True),
+        (CASES[1], [1] * 7, False),
+    ],
+    indirect=["case"],
 )
 def test_graph_drop_connect_sums_over_blocks(
     graph: Graph, h: Tensor, sizes: list[int], self_loops: bool, backend: str

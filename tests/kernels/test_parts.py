@@ -58,9 +58,13 @@ def assert_the_field_computes_the_rows(
 
 
 @pytest.mark.parametrize(
-    ("before", "backend"), [(False, "fused"), (True, "fused"), (True, "reference")]
+    ("kind", "before", "backend"),
+    [
+        *((kind, True, "fused") for kind in Normalization),
+        *((kind, False, "fused") for kind in (Normalization.ROW, Normalization.PAPER)),
+        *((kind, True, "reference") for kind in (Normalization.SYM, Normalization.NONE)),
+    ],
 )
-@pytest.mark.parametrize("kind", Normalization)
 def test_a_receptive_field_computes_its_rows_exactly(
     kind: Normalization, before: bool, backend: str
 ) -> None:

@@ -16,15 +16,16 @@ def masks_of(kind: Kind, **options: object) -> list[Mask]:
     ]
 
 
-@pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE])
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options"),
     [
-        {},
-        {"blocks": None},
-        {"blocks": 2, "antithetic": True},
-        {"symmetric": True, "self_loops": False},
-        {"sharing": Sharing.SOURCE, "temperature": 0.3},
+        (Kind.HARD, {}),
+        (Kind.HARD, {"blocks": None}),
+        (Kind.HARD, {"symmetric": True, "self_loops": False}),
+        (Kind.HARD, {"sharing": Sharing.SOURCE}),
+        (Kind.CONCRETE, {"blocks": None}),
+        (Kind.CONCRETE, {"blocks": 2, "antithetic": True}),
+        (Kind.CONCRETE, {"sharing": Sharing.SOURCE, "temperature": 0.3}),
     ],
     ids=str,
 )

@@ -33,8 +33,14 @@ DATA = graph()
 DEGREE = DATA.edge_index[1].bincount(minlength=NODES)
 
 
-@pytest.mark.parametrize("sampler", ["neighbor", "labor"])
-@pytest.mark.parametrize("fan_out", [[4, 3], [-1, 2], [70, 1]], ids=str)
+@pytest.mark.parametrize(
+    ("sampler", "fan_out"),
+    [
+        *(("neighbor", fan_out) for fan_out in ([4, 3], [-1, 2], [70, 1])),
+        *(("labor", fan_out) for fan_out in ([4, 3], [-1, 2])),
+    ],
+    ids=str,
+)
 def test_a_batch_is_a_piece_of_the_graph(sampler: str, fan_out: list[int]) -> None:
     loader = NeighborLoader(
         DATA, fan_out, DATA.train_mask, sampler=sampler, batch_size=32, shuffle=True
@@ -77,7 +83,7 @@ def test_samples_do_not_depend_on_the_number_of_threads() -> None:
     assert all(map(torch.equal, *found))
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize("parts", [1, 2, 7])
 def test_parts_of_the_edges_are_numbered_as_one(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

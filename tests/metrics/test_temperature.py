@@ -21,7 +21,7 @@ def _draw(seed: int, examples: int, scale: float = 1.0):
     return logits, torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
 
 
-@pytest.mark.parametrize("true", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("true", [0.4, 2.5])
 def test_it_undoes_a_known_distortion(true):
     logits, labels = _draw(0, 50_000, scale=2.0)
     distorted = (logits * true).softmax(-1)

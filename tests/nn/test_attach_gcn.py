@@ -1,5 +1,7 @@
 """A GCN built by hand from GCNConv, attached, is our own GCN draw for draw."""
 
+from itertools import cycle
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -60,8 +62,11 @@ def rates(own: GCN) -> list[nn.Parameter]:
     return [p for layer in own.layers for p in layer.sampler.parameters()]
 
 
-@samplers
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    ("sampler", "weights"),
+    list(zip(SAMPLERS.values(), cycle([None, WEIGHTS]))),
+    ids=list(SAMPLERS),
+)
 def test_each_training_step_draws_the_same(sampler, weights):
     own, handle = twins(sampler)
     for _ in range(3):

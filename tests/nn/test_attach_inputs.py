@@ -164,8 +164,10 @@ def test_graphs_of_a_batch_draw_apart():
     assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize("when", ["before", "after", "on the compiled model"])
-@pytest.mark.parametrize("kind", ["GCN", "GAT"])
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [*(("GCN", when) for when in ("before", "after", "on the compiled model")), ("GAT", "after")],
+)
 def test_a_compiled_model_is_masked_whenever_it_was_compiled(kind, when):
     torch.compiler.reset()
     model = LAYERS[kind]() if kind == "GCN" else GAT(IN, 8, 2, OUT, heads=2)

@@ -92,8 +92,10 @@ def fresh(model: GCN, *arguments: Tensor, rows: Tensor | None = None) -> Tensor:
     return out
 
 
-@pytest.mark.parametrize("changed", ["x", "edge_index", "edge_weight"])
-@pytest.mark.parametrize("rows", [None, ROWS], ids=["all", "rows"])
+@pytest.mark.parametrize(
+    ("changed", "rows"),
+    [("x", None), ("x", ROWS), ("edge_index", ROWS), ("edge_weight", None)],
+)
 def test_a_model_notices_what_was_changed_in_place(changed: str, rows: Tensor | None) -> None:
     model = GCN(5, 5, 2, 3).eval()
     arguments = {

@@ -18,6 +18,9 @@ from graphdrop.samplers import Draw, DropOut, GraphDropConnect
 csr_is_young = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 
 
+ROWS = torch.tensor([4, 0])
+
+
 def matrix(rows: int = 7, columns: int = 5, seed: int = 1) -> Tensor:
     """About half zeros, an empty row and an empty column."""
     x = normal(rows, columns, seed=seed) * (normal(rows, columns, seed=seed + 1) > 0.0)
@@ -126,16 +129,16 @@ def test_the_gradient_reaches_the_values_through_drops_scales_and_columns(
 
 @csr_is_young
 @pytest.mark.parametrize(
-    ("sampler", "dropout", "form"),
+    ("sampler", "dropout", "form", "rows"),
     [
-        (None, 0.5, Tensor.to_sparse),
-        (DropOut(FixedRate(keep=0.6)), 0.0, Tensor.to_sparse_csr),
-        (DropOut(BetaBernoulliRate()), 0.5, SparseFeatures.from_tensor),
-        (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5, Tensor.to_sparse),
+        (None, 0.5, Tensor.to_sparse, ROWS),
+        (DropOut(FixedRate(keep=0.6)), 0.0, Tensor.to_sparse_csr, None),
+        (DropOut(BetaBernoulliRate()), 0.5, SparseFeatures.from_tensor, ROWS),
+        (DropOut(BetaBernoulliRate()), 0.5, SparseFeatures.from_tensor, None),
+        (GraphDropConnect(LearnedRate(0.6), first_blocks=2), 0.5, Tensor.to_sparse, None),
     ],
-    ids=["dropout", "sampler", "learned", "blocks"],
+    ids=["dropout", "sampler", "learned rows", "learned", "blocks"],
 )
-@pytest.mark.parametrize("rows", [None, torch.tensor([4, 0])], ids=["all", "rows"])
 def test_a_network_computes_the_same_from_sparse_and_dense_input(
     form: Callable[[Tensor], Tensor | SparseFeatures],
     sampler: DropOut | GraphDropConnect | None,

@@ -113,18 +113,19 @@ def test_layerwise_has_residuals_and_norms(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("kind", "options", "name"),
     [
-        (pyg.GCN, {}),
-        (pyg.GraphSAGE, {"jk": "lstm"}),
-        (pyg.GIN, {"act_first": True}),
-        (pyg.GAT, {"heads": 4}),
-        (pyg.GCN, {"jk": "cat", "norm": "batch_norm", "improved": True}),
-        (pyg.GAT, {"v2": True, "norm": "layer_norm", "norm_kwargs": {"mode": "node"}}),
+        (pyg.GCN, {}, "gdc"),
+        (pyg.GCN, {}, "dropnode"),
+        (pyg.GraphSAGE, {"jk": "lstm"}, "dropnode"),
+        (pyg.GIN, {"act_first": True}, "gdc"),
+        (pyg.GAT, {"heads": 4}, "gdc"),
+        (pyg.GAT, {"heads": 4}, "dropnode"),
+        (pyg.GCN, {"jk": "cat", "norm": "batch_norm", "improved": True}, "gdc"),
+        (pyg.GAT, {"v2": True, "norm": "layer_norm", "norm_kwargs": {"mode": "node"}}, "gdc"),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["gdc", "dropnode"])
 def test_layerwise_is_the_full_batch_of_an_attached_model(
     kind: Any, options: dict[str, Any], name: str
 ) -> None:

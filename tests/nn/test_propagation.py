@@ -226,20 +226,28 @@ FEW = torch.where(X > 0.3, X, 0.0)
 """Features with zeros among them."""
 
 
-@pytest.mark.parametrize("draw", [DRAW, KEEP_ALL, None], ids=["sampled", "all", "expected"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+SAMPLERS = [
+    None,
+    DropNode(0.5, rescale=True),
+    DropNode(0.5),
+    DropOut(0.5),
+    DropOut(0.5, rescale=False),
+    DropEdge(0.5),
+    GraphDropConnect(0.5, blocks=1, before_normalization=True),
+]
+
+
 @pytest.mark.parametrize(
-    "sampler",
+    ("sampler", "sparse", "draw"),
     [
-        None,
-        DropNode(0.5, rescale=True),
-        DropNode(0.5),
-        DropOut(0.5),
-        DropOut(0.5, rescale=False),
-        DropEdge(0.5),
-        GraphDropConnect(0.5, blocks=1, before_normalization=True),
+        *((sampler, True, DRAW) for sampler in SAMPLERS),
+        *((sampler, False, None) for sampler in SAMPLERS),
+        # masks of nodes and of features have code of their own for each form of input
+        *((sampler, False, DRAW) for sampler in (SAMPLERS[1], SAMPLERS[3])),
+        *((sampler, True, None) for sampler in (SAMPLERS[2], SAMPLERS[4])),
+        # where all is kept, no sampler is asked
+        *[(SAMPLERS[3], True, KEEP_ALL), (SAMPLERS[5], False, KEEP_ALL)],
     ],
-    ids=repr,
 )
 def test_weights_before_the_hops_are_weights_behind_them(sampler, sparse, draw):
     layer = MixedOrderPropagation(ORDERS, sampler)
@@ -302,13 +310,15 @@ def networks(method: str, channels: int = 8, **settings: Any) -> tuple[nn.Module
     return features, hidden
 
 
-@pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
-    "method",
-    [f"PROPAGATION-{name}" for name in ("DO", "NS", "BBNS", "BBDO", "DE", "BBGDC", "BBGDC-ARM")],
+    ("name", "layers"),
+    [
+        *((name, 2) for name in ("DO", "NS", "BBNS", "BBDO", "DE", "BBGDC", "BBGDC-ARM")),
+        *((name, 1) for name in ("DO", "BBNS")),
+    ],
 )
-def test_without_input_dropout_both_orders_are_one_function(method, layers):
-    both = networks(method, layers=layers, dropout=0.0)
+def test_without_input_dropout_both_orders_are_one_function(name, layers):
+    both = networks(f"PROPAGATION-{name}", layers=layers, dropout=0.0)
     for network in both:
         network.convs[0].bias.data.fill_(0.7)  # it is added once, behind the hops
     for draw in (Draw(seed=1, step=2, temperature=0.67), Draw(seed=1, step=3), None):

@@ -46,7 +46,14 @@ def data() -> Data:
     return Data(x=normal(NODES, FEATURES).relu(), edge_index=power_law_edges(NODES, 600))
 
 
-@pytest.mark.parametrize("temperature", [None, 0.67])
+@pytest.mark.parametrize(
+    ("sampler", "temperature"),
+    [
+        *((name, None) for name in SAMPLERS),
+        *((name, 0.67) for name in ("two blocks", "DropEdge, symmetric", "DropOut", "random walk")),
+    ],
+    indirect=["sampler"],
+)
 @torch.no_grad()
 def test_samples_equal_single_passes(
     sampler: Sampler | None, data: Data, temperature: float | None

@@ -43,12 +43,17 @@ def test_a_rate_loaded_from_a_state_dict_answers_as_the_saved_one(
         assert torch.equal(got, wanted)
 
 
-@every_rate
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float64) for name in MAKERS),
+        *((name, torch.float32) for name in ("learned", "beta, local", "beta, amortised")),
+    ],
+)
 def test_answers_have_the_dtype_of_the_module_and_the_shape_of_its_entries(
-    make: Callable[[float], Rate], dtype: torch.dtype
+    name: str, dtype: torch.dtype
 ) -> None:
-    rate = make(0.0).to(dtype)
+    rate = MAKERS[name](0.0).to(dtype)
     logit, sample, mean, kl = answers(rate)
     assert {answer.dtype for answer in (logit, sample, mean, kl)} == {dtype}
     assert logit.shape == sample.shape == mean.shape == rate.entries

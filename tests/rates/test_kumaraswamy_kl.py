@@ -137,7 +137,7 @@ def test_a_prior_beta_close_to_one_is_close_to_the_closed_form() -> None:
     torch.testing.assert_close(near, closed, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("value", [1e-3, 0.1, 0.8, 4.0, 1e3])
+@pytest.mark.parametrize("value", [1e-3, 0.8, 1e3])
 def test_kl_is_zero_where_posterior_and_prior_coincide_and_positive_beside_it(value: float) -> None:
     # Kumaraswamy(c, 1) = Beta(c, 1) and Kumaraswamy(1, c) = Beta(1, c).
     at, one = torch.tensor([value, 1.3 * value], dtype=torch.float64), torch.ones(2).double()
@@ -149,12 +149,9 @@ def test_kl_is_zero_where_posterior_and_prior_coincide_and_positive_beside_it(va
         assert beside > 0.01
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("alpha", "beta"), PRIORS)
-def test_kl_and_its_gradient_are_finite_in_either_dtype(
-    alpha: float, beta: float, dtype: torch.dtype
-) -> None:
-    a, b = grid_tensors(dtype)
+def test_kl_and_its_gradient_are_finite_in_float32_too(alpha: float, beta: float) -> None:
+    a, b = grid_tensors(torch.float32)  # in float64 they are compared with integrals above
     kl = kumaraswamy.kl_to_beta(a, b, alpha, beta)
     gradients = torch.autograd.grad(kl.sum(), (a, b))
     assert kl.isfinite().all()

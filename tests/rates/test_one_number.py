@@ -11,7 +11,7 @@ from graphdrop.rates import kumaraswamy
 CORNERS = (1e-3, 0.1, 0.8, 3.0, 1e3)
 
 
-@pytest.mark.parametrize("u", [5.6e-17, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-9, 1 - 1.2e-16])
+@pytest.mark.parametrize("u", [5.6e-17, 1e-6, 0.5, 1 - 1e-9, 1 - 1.2e-16])
 def test_a_single_rate_draws_and_differentiates_as_a_vector_of_rates_does(u: float) -> None:
     log_u = torch.tensor(u, dtype=torch.float64).log()
     for corner in itertools.product(CORNERS, CORNERS):

@@ -16,6 +16,7 @@ from contracts.sampler_contract import (
     FEATURES,
     NORM,
     OUTPUTS,
+    DrawsOfAnother,
     Place,
     SamplerContract,
     make_rate,
@@ -48,7 +49,7 @@ def reached(model: GCN, draw: Draw | None) -> Tensor:
     return torch.stack([each[:, 0] for each in found[1:] if each is not None])
 
 
-class TestRandomWalk(SamplerContract):
+class TestRandomWalk(DrawsOfAnother, SamplerContract):
     """One layer alone samples edges, each on its own; layers together walk."""
 
     def sampler(self, rate: Rate) -> Sampler:

@@ -1,10 +1,31 @@
 """Every sampler keeps the contract; what differs is which connections share a draw."""
 
 from collections.abc import Hashable
+from itertools import product
 
-from contracts.sampler_contract import Place, SamplerContract, block_of
-from graphdrop.rates import Rate
-from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+import pytest
+import torch
+
+from contracts.dense_layers import TOWN, connections
+from contracts.sampler_contract import (
+    FEATURES,
+    DrawsOfAnother,
+    Place,
+    SamplerContract,
+    block_of,
+    town,
+)
+from graphdrop.kernels import materialize
+from graphdrop.rates import BetaBernoulliRate, Rate
+from graphdrop.samplers import (
+    Draw,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+    Sampler,
+)
 
 
 class TestDropOut(SamplerContract):
@@ -17,7 +38,7 @@ class TestDropOut(SamplerContract):
         return place.connection.source, place.feature
 
 
-class TestDropOutWithoutRescaling(TestDropOut):
+class TestDropOutWithoutRescaling(DrawsOfAnother, TestDropOut):
     rescale = False
 
     def sampler(self, rate: Rate) -> Sampler:
@@ -32,7 +53,7 @@ class TestDropNode(SamplerContract):
         return place.connection.source
 
 
-class TestDropNodeWithRescaling(TestDropNode):
+class TestDropNodeWithRescaling(DrawsOfAnother, TestDropNode):
     rescale = True
 
     def sampler(self, rate: Rate) -> Sampler:
@@ -64,7 +85,7 @@ class TestDropEdgeThatKeepsSelfLoops(TestDropEdge):
         return None if place.connection.is_loop else super().draw_of(place)
 
 
-class TestDropEdgeBeforeNormalization(TestDropEdgeThatKeepsSelfLoops):
+class TestDropEdgeBeforeNormalization(DrawsOfAnother, TestDropEdgeThatKeepsSelfLoops):
     before_normalization = True
     # a matrix that is normalized after its masking is not linear in the mask
     test_the_mean_of_samples_approaches_the_expectation = None
@@ -73,7 +94,7 @@ class TestDropEdgeBeforeNormalization(TestDropEdgeThatKeepsSelfLoops):
         return DropEdge(rate, before_normalization=True)
 
 
-class TestGraphDropConnectWithOneBlock(TestDropEdgeInOneDirection):
+class TestGraphDropConnectWithOneBlock(DrawsOfAnother, TestDropEdgeInOneDirection):
     def sampler(self, rate: Rate) -> Sampler:
         return GraphDropConnect(rate, blocks=1)
 
@@ -117,7 +138,7 @@ class TestGraphDropConnectInBothDirections(SamplerContract):
         return frozenset((destination, source)), rank, block_of(place.feature, 2)
 
 
-class TestGraphDropConnectBeforeNormalization(TestGraphDropConnectPerFeature):
+class TestGraphDropConnectBeforeNormalization(DrawsOfAnother, TestGraphDropConnectPerFeature):
     before_normalization = True
     # a matrix that is normalized after its masking is not linear in the mask
     test_the_mean_of_samples_approaches_the_expectation = None
@@ -127,3 +148,37 @@ class TestGraphDropConnectBeforeNormalization(TestGraphDropConnectPerFeature):
 
     def draw_of(self, place: Place) -> Hashable:
         return None if place.connection.is_loop else super().draw_of(place)
+
+
+RATE = BetaBernoulliRate()
+LOOPS = torch.tensor([connection.is_loop for connection in connections(TOWN)])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "another"),
+    [
+        (DropOut(RATE, rescale=False), DropOut(RATE)),
+        (DropNode(RATE, rescale=True), DropNode(RATE)),
+        (DropEdge(RATE, before_normalization=True), DropEdge(RATE, self_loops=False)),
+        (GraphDropConnect(RATE, blocks=1), DropEdge(RATE, symmetric=False)),
+        (
+            GraphDropConnect(RATE, blocks=None, before_normalization=True),
+            GraphDropConnect(RATE, blocks=None),
+        ),
+        (RandomWalk(RATE), DropEdge(RATE, symmetric=False)),
+    ],
+)
+def test_some_samplers_draw_as_others_do(sampler: Sampler, another: Sampler) -> None:
+    keys = [(7, 0, 0, 0), (8, 0, 0, 0), (7, 1, 0, 0), (7, 0, 1, 0), (7, 0, 0, 1)]
+    for (seed, step, sample, layer), temperature, opposite in product(
+        keys, (None, 0.67), (False, True)
+    ):
+        draw = Draw(seed, step, sample, temperature=temperature)
+        draw = draw.opposite() if opposite else draw
+        found, wanted = (
+            materialize(town(), each.mask(town(), draw, layer), FEATURES)
+            for each in (sampler, another)
+        )
+        # before normalization the identity is added behind the masks
+        compared = ~LOOPS if sampler.before_normalization else slice(None)
+        assert torch.equal(found[compared], wanted[compared])

@@ -1,5 +1,6 @@
 """Mini-batches: a step is an unbiased estimate of the full batch, for every method; runs resume."""
 
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -105,8 +106,14 @@ def test_every_method_trains_on_mini_batches(method: str, tiny: Dataset, setting
     assert 0.0 < result.test.nll < 10.0
 
 
-@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if name != "gcn"])
-@pytest.mark.parametrize("sampler", ["neighbor", "labor"])
+@pytest.mark.parametrize(  # a layer reads a batch in the same way whoever chose its nodes
+    ("architecture", "sampler"),
+    [
+        *zip([name for name in ARCHITECTURES if name != "gcn"], cycle(["neighbor", "labor"])),
+        ("gat", "labor"),
+        ("propagation", "labor"),
+    ],
+)
 def test_every_architecture_trains_on_mini_batches(
     architecture: str, sampler: str, tiny: Dataset, settings_of: Any
 ) -> None:

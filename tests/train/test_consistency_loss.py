@@ -27,7 +27,7 @@ def by_hand(logits: list[torch.Tensor], temperature: float) -> float:
     return total / len(sampled) / len(sampled[0])
 
 
-@pytest.mark.parametrize("temperature", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
 def test_it_is_the_squared_distance_to_the_sharpened_mean(temperature):
     assert float(consistency_loss(LOGITS, temperature)) == pytest.approx(
         by_hand(LOGITS, temperature)

@@ -45,7 +45,7 @@ def test_the_file_opens_with_safetensors_alone(path):
     assert torch.equal(safetensors.torch.load_file(path)["weight"], TENSORS["weight"])
 
 
-@pytest.mark.parametrize("first", range(7))
+@pytest.mark.parametrize("first", range(0, 7, 2))
 def test_a_changed_byte_is_noticed(path, first):
     whole = path.read_bytes()
     unnoticed = []

@@ -68,8 +68,10 @@ def padded(tensor: Tensor) -> Tensor:
     return torch.nn.functional.pad(tensor.long(), (0, EDGES - len(tensor)))
 
 
-@pytest.mark.parametrize("antithetic", [False, True])
-@pytest.mark.parametrize("which", ["edge", "symmetric", "source"])
+@pytest.mark.parametrize(
+    ("which", "antithetic"),
+    [("edge", False), ("edge", True), ("symmetric", True), ("source", False)],
+)
 def test_draws_are_equal_bit_for_bit(which: str, antithetic: bool) -> None:
     assert GRAPH.rank is not None  # parallel edges are among them
     options = {
@@ -87,8 +89,10 @@ def test_draws_are_equal_bit_for_bit(which: str, antithetic: bool) -> None:
     assert torch.equal(got[: GRAPH.num_edges].long(), wanted)
 
 
-@pytest.mark.parametrize("temperature", [0.05, 0.67, 3.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("temperature", "dtype"),
+    [(0.05, torch.float32), (0.05, torch.float64), (0.67, torch.float32), (3.0, torch.float64)],
+)
 def test_relaxed_masks_and_slopes_are_exact_to_a_few_bits(
     temperature: float, dtype: torch.dtype
 ) -> None:

@@ -22,7 +22,7 @@ from contracts.masked_sums import (
     power_law_edges,
 )
 from graphdrop.draws import Kind, Mask, Sharing, Table, stream_key
-from graphdrop.graph import Graph
+from graphdrop.graph import CSR, Graph
 from graphdrop.kernels import aggregate, gpu, materialize
 from graphdrop.kernels.gpu import segments
 from graphdrop.kernels.gpu.unmasked import unmasked_sum
@@ -253,3 +253,13 @@ def test_sums_without_a_mask_take_any_matrix_and_pass_a_gradient_on() -> None:
     (got,) = torch.autograd.grad(out.square().sum(), x)
     (slope,) = torch.autograd.grad(wanted.square().sum(), x)
     torch.testing.assert_close(got, slope)
+
+
+def test_sums_without_a_mask_over_no_entries_are_zero() -> None:
+    none = torch.zeros(0, dtype=torch.int32)
+    empty = CSR.from_rows(torch.zeros(4, dtype=torch.int32), none, torch.zeros(0), 2)
+    x = normal(2, 5).requires_grad_()
+    out = unmasked_sum(empty, x)
+    assert torch.equal(out, torch.zeros(3, 5))
+    (got,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(got, torch.zeros(2, 5))

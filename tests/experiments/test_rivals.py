@@ -125,7 +125,7 @@ def test_every_rival_has_a_line_of_advice_and_the_claim_on_pavpu_its_graphs():
     assert dropout.startswith(
         "- **Uncertainty of the default beside Monte Carlo DropOut**, calibrated alike: of 8"
     )
-    assert "and PAvPU on 2 graphs) better in 0 and" not in dropout
+    assert "and PAvPU on Cora and Cora-ML) better in 0 and" not in dropout
     assert "better in 0 and worse in 0 by an interval" in ensemble
     assert five.startswith("- **Uncertainty of five of the default beside deep ensemble**")
     assert "better in 0" not in five

@@ -155,7 +155,8 @@ def counts_beside(found: TargetRuns) -> list[str]:
         if graphs:
             lines.append(
                 f"- **Uncertainty of {_SAID[subject_]} beside {rival}**, calibrated alike: of "
-                f"{len(own) * graphs} comparisons (NLL, ECE, AURC and PAvPU on {graphs} graphs) "
+                f"{len(own) * graphs} comparisons (NLL, ECE, AURC and PAvPU on "
+                f"{listed(own[0].graphs)}) "
                 f"better in {better} and worse in {worse} by an interval that excludes 0, not "
                 "corrected."
             )

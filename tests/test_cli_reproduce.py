@@ -25,7 +25,7 @@ def refused(capsys, *arguments: str) -> str:
         (["table1", "--recipe", "best"], "--recipe is 'best', which table1 does not have"),
         (["table1", "--dataset", "coro"], "--dataset is 'coro': give one of cora, "),
         (["table1", "--method", "DX"], "--method is 'DX': give one of GCN, GCN-DO, "),
-        (["worth", "--method", "DX"], ", or a row: base, none, node, "),
+        (["worth", "--method", "DX"], ", or a row: 'base', 'none', 'node', "),
         (["worth", "--factor", "x"], "--factor is 'x'; it takes one of sharing, rate, "),
         (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
         (["table1", "--executor", "x"], "--executor is 'x': give one of local, ray, slurm"),

@@ -180,7 +180,7 @@ def _dataset(name: str, files: Sequence[str]) -> str:
 def _method(name: str, rows: Sequence[str]) -> str:
     if name in rows or name in list(Method):
         return name
-    own = ", ".join(row for row in rows if row not in list(Method))
+    own = ", ".join(repr(row) for row in rows if row not in list(Method))  # some have commas
     raise ValueError(
         f"--method is {name!r}: give one of {', '.join(Method)}"
         + (f", or a row: {own}" * bool(own))

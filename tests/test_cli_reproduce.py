@@ -1,5 +1,6 @@
 """`graphdrop reproduce`: what it takes, what it refuses, and that it renders without running."""
 
+import re
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from graphdrop.cli import main
 from graphdrop.executors import LocalExecutor
-from graphdrop.experiments import targets_of
+from graphdrop.experiments import targets_of, usual_recipe
 from graphdrop.experiments.targets import TARGETS
 
 
@@ -74,6 +75,15 @@ def test_all_is_every_target_that_has_the_recipe():
     }
     assert targets_of("all", "paper") == [target for target in TARGETS if target not in others]
     assert {"table1", "agree", "control"} <= set(targets_of("all", "tuned"))
+
+
+def test_every_target_is_in_the_help_and_has_a_recipe_that_need_not_be_given(capsys):
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    described = set(re.findall(r"[\w-]+", capsys.readouterr().out))
+    for target in TARGETS:
+        assert target in described
+        assert targets_of(target, usual_recipe(target)) == [target]
 
 
 def test_rendering_runs_nothing_and_says_where_the_files_are(capsys, tmp_path):

@@ -28,16 +28,6 @@ from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
 
-ONLY_RECIPE = {
-    "trust": "auto",
-    "sets": "auto",
-    "worth": "auto",
-    "ppnp": "auto",
-    "calibration": "tuned",
-    "grand": "tuned",
-}
-"""The recipe of targets that have one, and not the paper's."""
-
 
 def reproduce(
     target: Annotated[
@@ -45,8 +35,8 @@ def reproduce(
         typer.Argument(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
-            "local, ablation, amortised, general, ood, trust, calibration, sets, worth, "
-            "ppnp, grand, schematics, or all.",
+            "local, ablation, amortised, general, ood, trust, calibration, sets, worth, rivals, "
+            "ppnp, grand, gcnii, splits, schematics, or all.",
         ),
     ],
     *,
@@ -54,8 +44,8 @@ def reproduce(
         str | None,
         typer.Option(
             help="paper: the paper's settings. tuned: ours, chosen on validation. control: for "
-            "ood, what the settings do without the method. auto: for trust, sets, worth and ood, "
-            "the default settings.",
+            "ood, what the settings do without the method. auto: the default settings. deep: for "
+            "tables 1 to 3, four layers searched for.",
             show_default="paper, or the only one",
         ),
     ] = None,
@@ -122,7 +112,7 @@ def reproduce(
 
     if axis not in AXES:
         raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
-    recipe = recipe or ONLY_RECIPE.get(target, "paper")
+    recipe = recipe or experiments.usual_recipe(target)
     where = executor_for(
         executor,
         jobs,

@@ -9,6 +9,7 @@ from graphdrop.experiments.targets import (
     reproduce,
     rows_of,
     targets_of,
+    usual_recipe,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "rows_of",
     "run_cells",
     "targets_of",
+    "usual_recipe",
 ]

@@ -131,20 +131,28 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
         yield Reproduced(target, rendered, rendered.write(request.folder / request.recipe))
 
 
+def usual_recipe(target: str) -> str:
+    """The paper's recipe, or the only one that a target has."""
+    own = _recipes_of(target)
+    return own[0] if len(own) == 1 else "paper"
+
+
 def targets_of(target: str, recipe: str) -> list[str]:
     """The targets that a name stands for; with `all`, those that have the recipe."""
     if target == "all":
-        there = recipes.names()
-        return [one for one in TARGETS if one in WITHOUT_RUNS or f"{one}-{recipe}" in there]
+        return [one for one in TARGETS if one in WITHOUT_RUNS or recipe in _recipes_of(one)]
     if target not in TARGETS:
         raise ValueError(f"TARGET is {target!r}: give one of {', '.join(TARGETS)} or all")
-    if target in WITH_RUNS and f"{target}-{recipe}" not in recipes.names():
-        having = [one for one in recipes.names() if one.startswith(f"{target}-")]
+    if target in WITH_RUNS and recipe not in (own := _recipes_of(target)):
         raise ValueError(
-            f"--recipe is {recipe!r}, which {target} does not have: give "
-            + " or ".join(one.removeprefix(f"{target}-") for one in having)
+            f"--recipe is {recipe!r}, which {target} does not have: give {' or '.join(own)}"
         )
     return [target]
+
+
+def _recipes_of(target: str) -> list[str]:
+    begin = f"{target}-"
+    return [one.removeprefix(begin) for one in recipes.names() if one.startswith(begin)]
 
 
 def rows_of(targets: Sequence[str], recipe: str) -> list[str]:

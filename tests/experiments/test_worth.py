@@ -324,7 +324,12 @@ def test_the_tables_and_the_figure_of_some_runs_say_what_is_missing():
     overview = rendered.tables["worth"].to_markdown()
     assert "| sharing: edge | not run |" in overview
     assert "| kl: KL weight 1 | the base |" in overview
+    assert overview.count("some seeds are missing") == 1
     (figure,) = rendered.figures.values()
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][:2] == [
+        "sharing: none",
+        "sharing: node\nsome seeds are missing: cora",
+    ]
     assert [axes.get_xlabel() for axes in figure.axes] == [
         "accuracy (points), difference",
         "calibrated NLL, difference",

@@ -46,6 +46,7 @@ OVER = {
     "splits": "random splits, corrected t",
     "seeds": "seeds alone",
 }
+MISSING = "some seeds are missing"
 Cells = list[tuple[str, ...]]
 
 
@@ -71,7 +72,10 @@ def worth(found: TargetRuns) -> Rendering:
         for factor in found.recipe.factors
     }
     overview = [
-        (f"{factor.name}: {arm.name}", [_both(by_factor[factor.name], arm, g) for g in graphs])
+        (
+            f"{factor.name}: {arm.name}",
+            [_both(by_factor[factor.name], arm, graph, found.recipe.runs) for graph in graphs],
+        )
         for factor in found.recipe.factors
         for arm in factor.arms
     ]
@@ -125,7 +129,7 @@ def _difference(one: Comparison, score: str, p_value: float | None, made: bool) 
         return ("too few runs",)
     lines = [interval_text(found, DIGITS[score]), f"over {OVER[one.over]}"]
     if not made:
-        lines.append("some seeds are missing")
+        lines.append(MISSING)
     else:
         lines.append("descriptive" if p_value is None else f"p = {p_value:.3f}")
     return tuple(lines)
@@ -150,41 +154,49 @@ def _scores(runs: BySeed) -> Cells:
     return cells
 
 
-def _both(comparisons: Sequence[Comparison], arm: Arm, graph: str) -> tuple[str, ...]:
-    for one in comparisons:
-        if (one.arm.name, one.graph) == (arm.name, graph) and one.differences:
-            return tuple(
-                f"{LABELS[score]} {interval_text(one.differences[score], DIGITS[score])}"
-                for score in PRIMARY
-            )
-    return ("not run",) if arm.is_of(graph) else ("the base",)
+def _both(comparisons: Sequence[Comparison], arm: Arm, graph: str, planned: int) -> tuple[str, ...]:
+    one = _with_interval(comparisons, arm, graph)
+    if one is None:
+        return ("not run",) if arm.is_of(graph) else ("the base",)
+    lines = [
+        f"{LABELS[score]} {interval_text(one.differences[score], DIGITS[score])}"
+        for score in PRIMARY
+    ]
+    return (*lines,) if complete(one, planned) else (*lines, MISSING)
+
+
+def _with_interval(comparisons: Sequence[Comparison], arm: Arm, graph: str) -> Comparison | None:
+    return next(
+        (one for one in comparisons if one.arm == arm and one.graph == graph and one.differences),
+        None,
+    )
 
 
 def _figure(
     found: TargetRuns, graphs: Sequence[str], by_factor: dict[str, list[Comparison]]
 ) -> dict[str, Figure]:
-    arms = [
-        (factor.name, arm.name)
-        for factor in found.recipe.factors
-        for arm in factor.arms
-        if any(one.arm == arm and one.differences for one in by_factor[factor.name])
-    ]
-    if not arms:
+    shown: dict[str, list[Comparison | None]] = {}
+    for factor in found.recipe.factors:
+        for arm in factor.arms:
+            own = [_with_interval(by_factor[factor.name], arm, graph) for graph in graphs[:7]]
+            some = [one for one in own if one and not complete(one, found.recipe.runs)]
+            missing = f"\n{MISSING}: {', '.join(one.graph for one in some)}" if some else ""
+            if any(own):
+                shown[f"{factor.name}: {arm.name}{missing}"] = own
+    if not shown:
         return {}
-
-    def interval(factor: str, arm: str, graph: str, score: str) -> Interval | None:
-        for one in by_factor[factor]:
-            if (one.arm.name, one.graph) == (arm, graph) and one.differences:
-                own = one.differences[score]
-                return Interval(own.mean, own.low, own.high)
-        return None
-
     panels = {
         f"{LABELS[score]}, difference": {
-            graph: [interval(factor, arm, graph, score) for factor, arm in arms]
-            for graph in graphs[:7]
+            graph: [_interval(own[number], score) for own in shown.values()]
+            for number, graph in enumerate(graphs[:7])
         }
         for score in PRIMARY
     }
-    names = [f"{factor}: {arm}" for factor, arm in arms]
-    return {found.target: draw_differences(names, panels, quick=found.quick)}
+    return {found.target: draw_differences(list(shown), panels, quick=found.quick)}
+
+
+def _interval(one: Comparison | None, score: str) -> Interval | None:
+    if one is None:
+        return None
+    own = one.differences[score]
+    return Interval(own.mean, own.low, own.high)

@@ -17,6 +17,7 @@ from graphdrop.experiments.comparisons import (
     pavpu_without_each,
     resampled_t,
     seeds_alone,
+    simulated_p,
 )
 from graphdrop.metrics import aurc, calibration_error, pavpu
 
@@ -66,6 +67,20 @@ def test_the_crossed_interval_is_that_of_the_mean_squares():
     reach = stats.t.ppf(0.975, degrees) * np.sqrt((a + b - e) / 24)
     assert found.degrees == pytest.approx(degrees)
     assert (found.low, found.high) == pytest.approx((values.mean() - reach, values.mean() + reach))
+
+
+def test_a_simulated_p_value_is_how_often_tables_without_a_difference_show_such_a_one():
+    draw = np.random.default_rng(6)
+    count, seeds, nodes, effect = 8_000, 6, 12, 0.4
+    tables = draw.normal(size=(count, seeds, nodes)) + effect * draw.normal(size=(count, seeds, 1))
+    # A table whose mean squares are the expected ones has the components that were drawn.
+    rest = tables[0] - tables[0].mean(1, keepdims=True) - tables[0].mean(0) + tables[0].mean()
+    rest /= np.sqrt((rest**2).sum() / ((seeds - 1) * (nodes - 1)))
+    by_seed = np.arange(seeds)[:, None] / np.arange(seeds).std(ddof=1)
+    typical = rest + by_seed * np.sqrt(effect**2 + 1 / nodes)
+    shown = np.array([crossed(one).p_value for one in tables])
+    found = simulated_p(typical, 0.05, draws=100_000)
+    assert found == pytest.approx(np.mean(shown <= 0.05), abs=0.008)  # 3 standard errors
 
 
 def test_one_column_of_seeds_that_nodes_share_is_students_t():

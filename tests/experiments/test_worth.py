@@ -31,6 +31,7 @@ from graphdrop.experiments.worth_comparisons import (
     seen_in,
 )
 from graphdrop.experiments.worth_page import Made, summary
+from graphdrop.experiments.worth_sensitivity import sensitivity
 
 RECIPE = read_recipe("worth-auto")
 CELLS = {(cell.row, cell.dataset): cell for cell in RECIPE.cells()}
@@ -277,6 +278,8 @@ def test_one_split_is_compared_over_seeds_and_nodes_and_several_by_the_corrected
     assert found.over == "splits"
     assert found.differences["nll"] == pytest.approx(resampled_t(values, NODES, 20))
     assert comparison(arm, "cora", own, {0: others[0]}).differences == {}
+    with pytest.raises(ValueError, match=r"runs of seed 0 differ in their data: one split and"):
+        comparison(arm, "cora", own, splits[0])
 
 
 def test_the_best_fixed_rate_is_that_of_each_seed_on_validation_nodes():
@@ -344,7 +347,7 @@ def test_the_page_says_better_or_worse_only_of_what_is_beyond_chance_after_the_c
     said = summary(Made(found))
     assert "30 of 1500 planned runs are made, in 0.3 core-hours." in said
     assert "beyond chance:** DropOut alone (accuracy on Cora, NLL on Cora)." in said
-    assert "- **Better than the default, beyond chance:** nothing." in said
+    assert "- **Better, beyond chance:** nothing." in said
     assert "| A draw per edge and block | one draw per edge | 2 | 0 | 0 | +0.00 |" in said
     assert "worse than the default: DropOut alone on Cora, accuracy \N{MINUS SIGN}" in said
     assert "**The KL term.** With another weight: no comparison is made yet." in said
@@ -377,11 +380,37 @@ def test_a_claim_holds_where_its_comparisons_are_beyond_chance_and_the_advice_sa
         "best fixed one. **Not run yet:** ARM beats concrete."
     )
     assert bullets[1].startswith("- **Learned masks gain over Monte Carlo DropOut**")
-    assert any(line.startswith("- **Learning the rate spares the choice") for line in bullets)
+    (same_rate,) = (line for line in bullets if line.startswith("- **A learned rate is not told"))
+    assert same_rate.endswith(
+        "on Cora (accuracy: intervals within [+0.00, +0.00] points and NLL: "
+        "intervals within [+0.0000, +0.0000])."
+    )
     (cost,) = (line for line in bullets if line.startswith("- **A rate chosen badly can cost**"))
     assert cost.endswith("; no difference shown in the other 4.")
     assert "| more blocks are better | a draw per edge and feature | does not hold:" in claims(made)
     assert advice(Made(target_runs({}))) == "No comparison is made yet."
+
+
+def test_verdicts_are_judged_again_with_other_statistics_and_an_arm_names_its_own_rival():
+    seeds = range(510, 520)
+    base, worse = ([record(seed, share) for seed in seeds] for share in (0.9, 0.3))
+    splits = {
+        row: [record(s, share, data=f"split {s}", nodes=False) | {"tested": 100} for s in seeds]
+        for row, share in (("base", 0.9), ("none", 0.5))
+    }
+    rows = {("base", "cora"): base, ("GCN", "cora"): base, ("GCNII", "cora"): worse}
+    made = Made(target_runs(rows | {(row, "cora_ml"): runs for row, runs in splits.items()}))
+    places = "GCNII against GCN (accuracy on Cora, NLL on Cora)"
+    assert f"- **Worse, beyond chance:** {places}." in summary(made)
+    _, _, planned, *changed = sensitivity(made).splitlines()
+    assert planned == "| nothing: as planned | 2 of 16 | | |"
+    whole, simulated, shared = changed
+    assert whole.startswith("| Holm's correction over all 312 planned comparisons")
+    assert whole.endswith("| 2 of 16 | nothing | nothing |")
+    assert simulated.endswith("| 2 of 16 | nothing | nothing |")
+    # 100 of 2995 nodes are tested and 20 fitted: the planned interval is far wider
+    assert "| nothing | DropOut alone (accuracy on Cora-ML" in shared
+    assert sensitivity(Made(target_runs({}))) == "No comparison is made yet."
 
 
 def test_many_differences_beyond_chance_are_put_together_by_arm_and_score():

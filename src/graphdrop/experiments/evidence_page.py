@@ -30,6 +30,7 @@ from graphdrop.experiments.worth_claims import (
     words_of,
 )
 from graphdrop.experiments.worth_page import Made, committed
+from graphdrop.experiments.worth_sensitivity import sensitivity
 from graphdrop.util.files import replace_file
 
 END = "<!-- made: end -->"
@@ -41,7 +42,7 @@ PASSAGE = re.compile(
 
 
 def core_hours(folder: Path) -> float:
-    """Processor time of the second edition; lines of the first have none."""
+    """Processor time of all lines that have it."""
     records = list(Store(folder).records().values())
     for looks in sorted((folder / "searches").glob("*.jsonl")):
         records += map(json.loads, looks.read_text(encoding="utf-8").splitlines())
@@ -75,15 +76,17 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
         "summary": lambda: worth_page.summary(made),
         "uncertainty": lambda: uncertainty(stored("rivals-auto", store)),
         "splits": lambda: splits(stored("splits-tuned", store)),
-        "published": lambda: beside_published(store),
+        "published": lambda: beside_published(store, folder / "searches" / "auto-looks.jsonl"),
+        "sensitivity": lambda: sensitivity(made),
         "comparisons": lambda: worth_page.tables(made),
         "advice": lambda: advice(made, stored("rivals-auto", store)),
         "claims": lambda: claims(made),
         "goals": lambda: goals(store),
         "cells": lambda: paper_cells(store),
         "cost": lambda: (
-            "All finished runs of the second edition, those on this page and those of unfinished "
-            f"parts, took {core_hours(folder):.1f} core-hours of processor time."
+            "All runs whose processor time is recorded, those of unfinished parts too, took "
+            f"{core_hours(folder):.1f} core-hours; older runs of the paper's tables have no such "
+            "record."
         ),
         "looks": lambda: looks(folder),
         "pavpu": lambda: pavpu_standing(stored("rivals-auto", store)),

@@ -1,4 +1,4 @@
-"""Figures that the second edition was to reach, beside what was measured and what was tried."""
+"""Figures that were to be reached, beside what was measured and what was tried."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _accuracy(store: Store, goal: Goal) -> str:
         done = f"{len(runs.records)} of {planned} runs, unfinished" if runs.records else "not run"
         return f"| {goal.what} | {asked} | {done} | no |"
     ours = summarise(percent(runs))
-    reached = "" if goal.asked is None else _yes(round(ours.mean, 1) >= goal.asked)
+    reached = "" if goal.asked is None else _yes(round(ours.mean, 2) >= goal.asked)
     shown = f"{ours.mean:.2f} ± {ours.deviation:.2f} %, {ours.count} runs"
     return f"| {goal.what} | {asked} | {shown} | {reached} |"
 

@@ -153,7 +153,7 @@ def mean_and_deviation(runs: BySeed, of: Callable[[Seen], float], digits: int) -
 
 
 def floor(seen: Seen) -> float:
-    """The calibration error of a perfect forecaster on as many nodes, in percent."""
+    """The mean calibration error by chance alone, on as many nodes, in percent."""
     return 100.0 * float(seen["ece_floor"]["mean"])
 
 

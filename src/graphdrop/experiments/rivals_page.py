@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from graphdrop.experiments.comparisons import Difference
+from graphdrop.experiments.comparisons import Difference, holm
 from graphdrop.experiments.rivals import (
     ACCURACY,
     AURC,
@@ -27,7 +27,7 @@ from graphdrop.experiments.rivals import (
 from graphdrop.experiments.target_runs import TargetRuns
 from graphdrop.experiments.worth import interval_text
 from graphdrop.experiments.worth_comparisons import BySeed, Comparison, complete, core_hours
-from graphdrop.experiments.worth_page import GRAPHS, listed
+from graphdrop.experiments.worth_page import GRAPHS, SIGNIFICANT, listed
 
 
 class Asked(NamedTuple):
@@ -45,7 +45,14 @@ ASKED = (
 )
 
 
-_SAID = {"default": "the default", "five of the default": "five of the default"}
+COUNTED = {"NLL": NLL, "ECE": ECE, "AURC": AURC, "mean PAvPU": MEAN_PAVPU}
+"""One score of each kind: neighboring thresholds of PAvPU are no comparisons of their own."""
+_SAID = {
+    "default": "the default",
+    "five of the default": "an ensemble of five default networks",
+    "Monte Carlo DropOut": "Monte Carlo DropOut",
+    "deep ensemble": "a deep ensemble of five GCN-DO",
+}
 
 
 class Standing(NamedTuple):
@@ -145,22 +152,36 @@ def uncertainty(found: TargetRuns) -> str:
 
 def counts_beside(found: TargetRuns) -> list[str]:
     """A bullet for every rival that has comparisons: how many intervals exclude 0."""
-    by_pair: dict[tuple[str, str], list[Standing]] = {}
-    for one in standings(found):
-        by_pair.setdefault((one.subject, one.rival), []).append(one)
+    by_pair: dict[tuple[str, str], list[Comparison]] = {}
+    for one in comparisons(found):
+        if complete(one, found.recipe.runs):
+            by_pair.setdefault((subject(one.arm), one.arm.against), []).append(one)
     lines = []
-    for (subject_, rival), own in by_pair.items():
-        graphs = len(own[0].graphs)
-        better, worse = sum(len(one.better) for one in own), sum(len(one.worse) for one in own)
-        if graphs:
-            lines.append(
-                f"- **Uncertainty of {_SAID[subject_]} beside {rival}**, calibrated alike: of "
-                f"{len(own) * graphs} comparisons (NLL, ECE, AURC and PAvPU on "
-                f"{listed(own[0].graphs)}) "
-                f"better in {better} and worse in {worse} by an interval that excludes 0, not "
-                "corrected."
-            )
+    for (own, rival), those in by_pair.items():
+        title = f"**Uncertainty of {_SAID[own]} beside {_SAID[rival]}**, calibrated alike"
+        lines.append(f"- {title}: {_count(those)}.")
     return lines
+
+
+def _count(own: Sequence[Comparison]) -> str:
+    """How many differences exclude 0 on each side, and which do after Holm's correction."""
+    family = [
+        (f"{name} on {GRAPHS[one.graph]}", score, difference(one, score))
+        for name, score in COUNTED.items()
+        for one in own
+    ]
+    what = f"{listed([*COUNTED])} on {listed([GRAPHS[one.graph] for one in own])}"
+    outside = [(score, d) for _, score, d in family if d.low > 0.0 or d.high < 0.0]
+    if not outside:
+        return f"no difference is shown in {len(family)} comparisons ({what})"
+    better = sum(score.at_or_better(d) for score, d in outside)
+    corrected = holm([d.p_value for *_, d in family])
+    left = [name for (name, *_), p in zip(family, corrected, strict=True) if p < SIGNIFICANT]
+    return (
+        f"of {len(family)} comparisons ({what}) better in {better} and worse in "
+        f"{len(outside) - better} by an interval that excludes 0; after Holm's correction over "
+        f"them {f'there remain {listed(left)}' if left else 'none remains'}"
+    )
 
 
 def pavpu_standing(found: TargetRuns) -> str:

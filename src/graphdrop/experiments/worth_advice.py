@@ -8,14 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from graphdrop.experiments.factors import PRIMARY
 from graphdrop.experiments.rivals_page import counts_beside
 from graphdrop.experiments.target_runs import TargetRuns
-from graphdrop.experiments.worth_claims import headline, places, shown
-from graphdrop.experiments.worth_page import GRAPHS, QUESTIONS, Made, Verdict, listed
+from graphdrop.experiments.worth_claims import headline, places
+from graphdrop.experiments.worth_page import (
+    GRAPHS,
+    QUESTIONS,
+    Made,
+    Verdict,
+    bounds,
+    listed,
+    shown,
+)
 
 
 class Advice(NamedTuple):
-    """A question and what its answer means; `{where}` is filled in."""
+    """A question and what its answer means; `{where}` is filled in.
+
+    Where nothing is shown the ends of the intervals say how large a difference could still be.
+    """
 
     question: str
     worse: str
@@ -31,16 +43,16 @@ ADVICE = (
         "**Learned masks gain over Monte Carlo DropOut** with the same recipe and calibrator: "
         "{where}.",
         "**Take DropOut alone where you can**, it is better than learned masks: {where}.",
-        "**Do not take learned masks for accuracy or likelihood alone**: over Monte Carlo DropOut "
-        "with the same recipe and calibrator no gain is shown on {where}.",
+        "**No gain of learned masks over Monte Carlo DropOut is shown**, with the same recipe and "
+        "calibrator, on {where}.",
     ),
     Advice(
         "Learning the rate",
         "**Learning the rate gains** even over the best of three fixed ones: {where}.",
         "**Trying three fixed rates and keeping the best on validation gains** over learning the "
         "rate: {where}.",
-        "**Learning the rate spares the choice of it**: no loss and no gain is shown beside the "
-        "best of three fixed rates by validation, on {where}.",
+        "**A learned rate is not told apart from the best of three fixed ones** by validation, "
+        "which cost three trainings, on {where}.",
     ),
     Advice(
         "Not having to choose it",
@@ -60,8 +72,7 @@ ADVICE = (
         "Sampling in prediction",
         "**One pass with masks off costs** beside 20 samples: {where}.",
         "**One pass with masks off is better than 20 samples**: {where}.",
-        "**One pass with masks off is not told apart from 20 samples** in accuracy and likelihood "
-        "on {where}; samples are for the parts of the uncertainty.",
+        "**One pass with masks off is not told apart from 20 samples** on {where}.",
         ("masks off",),
     ),
     Advice(
@@ -86,7 +97,8 @@ def advice(made: Made, rivals: TargetRuns | None = None) -> str:
                 )
                 lines.append(f"- {text.format(where=where)}")
         if verdicts and rest == len(verdicts):
-            lines.append(f"- {one.neither.format(where=_graphs(verdicts))}")
+            where = f"{_graphs(verdicts)} ({_sizes(verdicts)})"
+            lines.append(f"- {one.neither.format(where=where)}")
     if not lines:
         return "No comparison is made yet."
     return "\n".join([headline(made), "", *lines, *(counts_beside(rivals) if rivals else ())])
@@ -100,3 +112,7 @@ def _verdicts(made: Made, advice: Advice) -> list[Verdict]:
 
 def _graphs(verdicts: Sequence[Verdict]) -> str:
     return listed(list(dict.fromkeys(GRAPHS[one.one.graph] for one in verdicts)))
+
+
+def _sizes(verdicts: Sequence[Verdict]) -> str:
+    return " and ".join(bounds(verdicts, score) for score in PRIMARY)

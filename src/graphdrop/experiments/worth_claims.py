@@ -19,6 +19,7 @@ from graphdrop.experiments.worth_page import (
     bounds,
     difference_range,
     listed,
+    shown,
 )
 
 FEW = 2
@@ -166,11 +167,6 @@ def masks_after_normalization(made: Made) -> str:
         )
     where = listed([GRAPHS[one.graph] for one in found])
     return f"after minus before on {where}, not corrected: {'; '.join(sizes)}"
-
-
-def shown(verdicts: Sequence[Verdict], *, better: bool) -> list[Verdict]:
-    """Those beyond chance on one side."""
-    return [one for one in verdicts if one.shown and one.better is better]
 
 
 def places(verdicts: Sequence[Verdict]) -> str:

@@ -7,10 +7,11 @@ the corrected resampled t. Holm's correction is over the planned primary compari
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphdrop.experiments.comparisons import (
     Difference,
@@ -89,19 +90,26 @@ def compared(found: TargetRuns, factor: Factor, graph: str) -> list[Comparison]:
 
 def comparison(arm: Arm, graph: str, own: BySeed, others: BySeed) -> Comparison:
     """The arm with the differences of its primary scores on common seeds."""
-    seeds = sorted(own.keys() & others.keys())
-    if len(seeds) < 2:
-        return Comparison(arm, graph, own, others)
-    pairs = [(own[seed], others[seed]) for seed in seeds]
-    over = _over(pairs)
-    differences: dict[str, Difference] = {
-        score: _difference(pairs, score, over) for score in PRIMARY
-    }
-    return Comparison(arm, graph, own, others, differences, over)
+    one = Comparison(arm, graph, own, others)
+    pairs = _pairs(one)
+    if len(pairs) < 2:
+        return one
+    one = replace(one, over=_over(pairs))
+    return replace(one, differences={score: _difference(one, score) for score in PRIMARY})
+
+
+def _pairs(one: Comparison) -> list[tuple[Seen, Seen]]:
+    return [(one.runs[seed], one.others[seed]) for seed in sorted(one.runs.keys() & one.others)]
 
 
 def _over(pairs: Sequence[tuple[Seen, Seen]]) -> str:
-    splits = {one["data"] for pair in pairs for one in pair}
+    for own, other in pairs:
+        if own["data"] != other["data"]:
+            raise ValueError(
+                f"runs of seed {own['seed']} differ in their data: {own['data']} and "
+                f"{other['data']}; only runs on the same split are compared."
+            )
+    splits = {own["data"] for own, _ in pairs}
     if len(splits) > 1:
         return "splits"
     return (
@@ -109,15 +117,24 @@ def _over(pairs: Sequence[tuple[Seen, Seen]]) -> str:
     )
 
 
-def _difference(pairs: Sequence[tuple[Seen, Seen]], score: str, over: str) -> Difference:
+def differences_at_nodes(one: Comparison, score: str) -> NDArray[np.float64]:
+    """``[seeds, nodes]``: of comparisons over seeds and nodes."""
+    return np.stack([outcome(own, score) - outcome(other, score) for own, other in _pairs(one)])
+
+
+def seed_differences(one: Comparison, score: str) -> list[float]:
+    """One difference for every seed."""
+    return [own["test"][score] - other["test"][score] for own, other in _pairs(one)]
+
+
+def _difference(one: Comparison, score: str) -> Difference:
     factor = FACTORS[score]
-    if over == "seeds and nodes":
-        table = [outcome(one, score) - outcome(other, score) for one, other in pairs]
-        return crossed(factor * np.stack(table))
-    values = [factor * (one["test"][score] - other["test"][score]) for one, other in pairs]
-    if over == "seeds":
+    if one.over == "seeds and nodes":
+        return crossed(factor * differences_at_nodes(one, score))
+    values = [factor * value for value in seed_differences(one, score)]
+    if one.over == "seeds":
         return seeds_alone(values)
-    first = pairs[0][0]
+    first = _pairs(one)[0][0]
     return resampled_t(values, tested=first["tested"], fitted=first["fitted"])
 
 
@@ -156,6 +173,7 @@ def planned_runs(found: TargetRuns, graphs: Sequence[str]) -> int:
 
 __all__ = [
     "BASE",
+    "FACTORS",
     "BySeed",
     "Comparison",
     "compared",
@@ -163,7 +181,9 @@ __all__ = [
     "complete",
     "core_hours",
     "corrected",
+    "differences_at_nodes",
     "planned_runs",
     "runs_of",
+    "seed_differences",
     "seen_in",
 ]

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from graphdrop.experiments.comparisons import Difference
-from graphdrop.experiments.factors import PRIMARY, Factor
+from graphdrop.experiments.factors import BASE, PRIMARY, Arm, Factor
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.store import Store
 from graphdrop.experiments.target_runs import TargetRuns, in_store
@@ -191,8 +191,9 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """The arm, as a sentence calls it."""
-        return LABELS.get(self.one.arm.name, self.one.arm.name)
+        """The arm, as a sentence calls it, with what it is compared with if not the default."""
+        arm = self.one.arm
+        return LABELS.get(arm.name, arm.name) + _against(arm)
 
     @property
     def text(self) -> str:
@@ -202,6 +203,15 @@ class Verdict:
         p_value = p_value if p_value.startswith("<") else f"= {p_value}"
         graph = GRAPHS[self.one.graph]
         return f"{self.label} on {graph}, {SCORES[self.score]} {size}, p {p_value}"
+
+
+def shown(verdicts: Sequence[Verdict], *, better: bool) -> list[Verdict]:
+    """Those beyond chance on one side."""
+    return [one for one in verdicts if one.shown and one.better is better]
+
+
+def _against(arm: Arm) -> str:
+    return "" if arm.against == BASE else f" against {arm.against}"
 
 
 def _with_unit(text: str, score: str) -> str:
@@ -236,9 +246,9 @@ def summary(made: Made) -> str:
         f"{listed([GRAPHS[graph] for graph in made.graphs]) or 'no graph'}"
         + (f"; {listed(missing)} {_is(missing)} not run yet." if missing else "."),
         "",
-        f"- **Better than the default, beyond chance:** {_named(verdicts, better=True)}.",
-        f"- **Worse than the default, beyond chance:** {_named(verdicts, better=False)}.",
-        f"- **Not told apart from it:** the other {sum(not one.shown for one in verdicts)} of "
+        f"- **Better, beyond chance:** {named(shown(verdicts, better=True))}.",
+        f"- **Worse, beyond chance:** {named(shown(verdicts, better=False))}.",
+        f"- **Not told apart:** the other {sum(not one.shown for one in verdicts)} of "
         f"{len(verdicts)} comparisons that are made.",
         "",
         "| part | in its place | made | better | worse | accuracy (points) | NLL |",
@@ -259,19 +269,18 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
-def _named(verdicts: Sequence[Verdict], *, better: bool) -> str:
-    """The arms whose differences are beyond chance on one side, with graphs and scores."""
+def named(verdicts: Sequence[Verdict]) -> str:
+    """The arms of some verdicts, with graphs and scores."""
     by_arm: dict[str, list[str]] = {}
     for one in verdicts:
-        if one.shown and one.better is better:
-            place = f"{SCORES[one.score]} on {GRAPHS[one.one.graph]}"
-            by_arm.setdefault(one.label, []).append(place)
+        place = f"{SCORES[one.score]} on {GRAPHS[one.one.graph]}"
+        by_arm.setdefault(one.label, []).append(place)
     return "; ".join(f"{arm} ({', '.join(places)})" for arm, places in by_arm.items()) or "nothing"
 
 
 def _cells(made: Made, factor: str, ones: Sequence[Comparison]) -> str:
     verdicts = list(made.verdicts(factor, ones))
-    sides = [sum(one.shown and one.better is side for one in verdicts) for side in (True, False)]
+    sides = [len(shown(verdicts, better=side)) for side in (True, False)]
     ranges = [_range(verdicts, score) for score in PRIMARY]
     return " | ".join([str(len(verdicts)), *map(str, sides), *ranges])
 
@@ -305,7 +314,7 @@ def _sentence(made: Made, question: Question) -> str:
         return f"{start}: no comparison is made yet."
     parts = []
     for better, word in ((True, "better"), (False, "worse")):
-        those = [one.text for one in verdicts if one.shown and one.better is better]
+        those = [one.text for one in shown(verdicts, better=better)]
         if those:
             parts.append(f"{word} than the default: {'; '.join(those)}")
     rest = [one for one in verdicts if not one.shown]
@@ -354,13 +363,14 @@ def _table(factor: Factor, made: Made) -> list[str]:
             cells.append(interval_text(difference, DIGITS[score]))
             p_value = p_values.get((one.arm.name, one.graph, score))
             cells.append("descriptive" if p_value is None else p_text(p_value))
-        against = "" if one.arm.against == "base" else f", against {one.arm.against}"
-        lines.append(f"| {one.arm.name}{against} | {GRAPHS[one.graph]} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {one.arm.name}{_against(one.arm)} | {GRAPHS[one.graph]} | {' | '.join(cells)} |"
+        )
     planned = factor.planned(made.found.recipe.graphs)
-    shown = sum(p_value < SIGNIFICANT for p_value in p_values.values())
+    beyond = sum(p_value < SIGNIFICANT for p_value in p_values.values())
     lines += [
         "",
-        f"Of {planned} primary comparisons {len(p_values)} are made, {shown} of them beyond "
+        f"Of {planned} primary comparisons {len(p_values)} are made, {beyond} of them beyond "
         "chance.",
     ]
     return lines

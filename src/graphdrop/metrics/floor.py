@@ -26,7 +26,10 @@ POINTS = 257
 
 
 class CalibrationFloor(NamedTuple):
-    """The calibration error of a perfect forecaster with these probabilities."""
+    """The calibration error by chance alone of a forecast with these probabilities.
+
+    The forecast is right but for its calibrator, which is fitted again on as many nodes.
+    """
 
     mean: float
     high: float

@@ -1,6 +1,6 @@
 """Intervals and tests of the difference between two methods, and their correction for many."""
 
-from graphdrop.experiments.comparisons.crossed import crossed
+from graphdrop.experiments.comparisons.crossed import crossed, simulated_p
 from graphdrop.experiments.comparisons.difference import Difference, seeds_alone
 from graphdrop.experiments.comparisons.holm import holm
 from graphdrop.experiments.comparisons.left_out_nodes import (
@@ -21,4 +21,5 @@ __all__ = [
     "pavpu_without_each",
     "resampled_t",
     "seeds_alone",
+    "simulated_p",
 ]

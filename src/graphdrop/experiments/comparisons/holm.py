@@ -10,8 +10,8 @@ def holm(p_values: Sequence[float], planned: int | None = None) -> list[float]:
 
     Args:
         p_values: of the comparisons that were made.
-        planned: how many were planned; those that were not made yet count as p = 1, so that the
-            verdict on one does not depend on how far the others have come.
+        planned: how many were planned; those that were not made yet count as p = 1, so that what is
+            declared stays so when they are made.
 
     Example:
         >>> [round(one, 6) for one in holm([0.01, 0.04, 0.03])]

@@ -161,7 +161,7 @@ def test_a_task_that_lost_its_worker_can_be_done_again_and_one_that_raised_canno
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"run `pip install 'graphdrop\[distributed\]'`"):
+    with pytest.raises(ValueError, match=r"run `pip install '\.\[distributed\]'` in a checkout"):
         RayExecutor().at_once()
 
 

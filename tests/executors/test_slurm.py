@@ -35,7 +35,7 @@ def test_without_slurm_or_submitit_the_error_says_what_to_do(tmp_path, monkeypat
     with pytest.raises(ValueError, match=r"Run the command where sbatch can be called"):
         list(SlurmExecutor(tmp_path).run(jobs, 1))
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ValueError, match=r"run `pip install 'graphdrop\[distributed\]'`"):
+    with pytest.raises(ValueError, match=r"run `pip install '\.\[distributed\]'` in a checkout"):
         list(SlurmExecutor(tmp_path).run(jobs, 1))
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SETTINGS = "\n\n".join(
     [
         "Settings, for --set and for files; what is not set comes from the recipe "
-        "(--show-config shows it). In brackets: the paper's, of GCN-BBGDC with 2 layers on Cora.",
+        "(--show-config shows it). In brackets: the value before a recipe.",
         *(
             f"{one.key} ({one.default}): {one.description} Takes {one.takes}."
             for one in settings.explained()
@@ -91,7 +91,7 @@ def train(
         int | None, typer.Option(help="Number of graph convolutions.", show_default="2")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Largest number of epochs.", show_default="2000")
+        int | None, typer.Option(help="Largest number of epochs.", show_default="the recipe's")
     ] = None,
     batch_size: Annotated[
         int | None,

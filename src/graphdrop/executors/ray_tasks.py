@@ -181,7 +181,7 @@ def _ray() -> Any:
     except ImportError as error:
         raise ValueError(
             "the executor is ray, and Ray is not installed: run `pip install "
-            "'graphdrop[distributed]'`, or take --executor local"
+            "'.[distributed]'` in a checkout of graphdrop, or take --executor local"
         ) from error
 
 

@@ -92,7 +92,7 @@ class SlurmExecutor(GroupedExecutor):
         except ImportError as error:
             raise ValueError(
                 "the executor is slurm, and submitit is not installed: run `pip install "
-                "'graphdrop[distributed]'`, or take --executor local"
+                "'.[distributed]'` in a checkout of graphdrop, or take --executor local"
             ) from error
         given = dict(self.parameters)
         cluster = given.pop("cluster", "slurm")

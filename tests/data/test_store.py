@@ -79,6 +79,23 @@ def test_a_known_dataset_converts_with_its_split_and_the_history_of_its_edges(
     assert Store(tmp_path / "cora").manifest.origin == source.checksums
 
 
+def test_all_stored_splits_convert(tmp_path: Path) -> None:
+    data = some_data()
+    part = (torch.arange(40)[:, None] + torch.arange(2)) % 3
+    part[data.y < 0] = 3
+    data.train_mask, data.val_mask, data.test_mask = (part == number for number in range(3))
+    folder = convert(data, tmp_path / "store")
+    for seed in range(2):
+        assert torch.equal(load_dataset(folder, seed=seed).split.val, data.val_mask[:, seed])
+    with pytest.raises(ValueError, match="seed is 2 but 2 splits are stored"):
+        load_dataset(folder, seed=2)
+
+
+def test_directed_is_refused_where_edges_become_undirected(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="source is synthetic; directed is for an edge list"):
+        convert("synthetic", tmp_path / "store", directed=True)
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.data import sources
@@ -59,6 +60,8 @@ class Dataset:
     """How columns became features, where the graph came from tables."""
     notes: tuple[str, ...] = ()
     """Sentences on how it was read, which training prints."""
+    stored_masks: Mapping[str, Tensor] = field(default_factory=dict)
+    """Masks `[n]` or `[n, splits]` that came with the data; empty if none did."""
 
     @cached_property
     def graph(self) -> "Graph":
@@ -158,13 +161,14 @@ def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
         chosen = choose_split(data, split, seed)
     except ValueError as error:
         raise ValueError(f"{path.stem}: {error}") from error
+    masks = _stored_masks(data)
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
         data[mask] = nodes
         store.check_labels(nodes)
     about = store.manifest
     checksums = {f"{name}.npy": array.sha256 for name, array in about.arrays.items()}
     changes = None if about.changes is None else EdgeChanges(**about.changes)
-    return Dataset(path.stem, data, chosen, about.classes, checksums, changes)
+    return Dataset(path.stem, data, chosen, about.classes, checksums, changes, stored_masks=masks)
 
 
 def build_dataset(
@@ -195,9 +199,12 @@ def build_dataset(
         chosen = choose_split(data, split, seed)
     except ValueError as error:
         raise ValueError(f"{where}{error}") from error
+    masks = _stored_masks(data)
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
         data[mask] = nodes
-    return Dataset(name, data, chosen, num_classes, checksums or {}, changes, stored)
+    return Dataset(
+        name, data, chosen, num_classes, checksums or {}, changes, stored, stored_masks=masks
+    )
 
 
 def choose_split(data: Data, split: str | Split, seed: int) -> Split:
@@ -224,6 +231,10 @@ def choose_split(data: Data, split: str | Split, seed: int) -> Split:
             ) from error
         # nobody asked for that draw: a graph this small is divided by fractions instead
         return random_fractions(data.y, seed=seed)
+
+
+def _stored_masks(data: Data) -> dict[str, Tensor]:
+    return {name: data[name] for name in MASKS if data.get(name) is not None}
 
 
 def _stored_split(data: Data, seed: int) -> Split:

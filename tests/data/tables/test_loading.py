@@ -1,6 +1,7 @@
 """A table of nodes and one of edges become a checked graph, or an error that names the line."""
 
 import math
+from decimal import Decimal
 from pathlib import Path
 
 import networkx
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
+from graphdrop.data.ppnp_split import ppnp_split
 from graphdrop.data.tables import apply_schema, parquet_file
 from graphdrop.data.tables.kinds import kind_of
 from graphdrop.data.tables.loading import read_table
@@ -131,6 +133,69 @@ def test_labels_that_are_numbers_keep_their_order(tmp_path):
     assert load_tables(tmp_path, split="random-fractions").data.names.classes == ("1", "2", "10")
 
 
+def test_the_index_that_pandas_writes_is_no_id_and_no_end_of_an_edge(tmp_path):
+    nodes = [f"{i},{11 - i},{i / 4},{'xy'[i % 2]}" for i in range(12)]
+    write(tmp_path, "\n".join([",paper,size,label", *nodes]), ",citing,cited\n0,11,8\n1,8,7\n")
+    data = load_tables(tmp_path, split="random-fractions").data
+    assert data.names.ids == tuple(str(11 - i) for i in range(12))
+    assert data.x.shape == (12, 1)
+    assert data.edge_index.tolist() == [[0, 3, 3, 4], [3, 0, 4, 3]]
+    text = small().replace("id,size", ",size")  # an index of names, which are the ids
+    write(tmp_path, text, "id,source_id,target_id\na,b,b\n")
+    dataset = load_tables(tmp_path, split="random-fractions")
+    assert dataset.data.names.ids == tuple("abcdefghijkl")
+    assert dataset.notes[-1] == "The graph has no edge between two different nodes."
+
+
+def test_a_word_for_a_missing_number_is_no_class_among_numbers(tmp_path):
+    rows = [f"n{i},{i},{(0, 1, 'NaN', 1, 0)[i % 5]}" for i in range(20)]
+    write(tmp_path, "\n".join(["id,size,label", *rows]), "a,b\nn0,n1\n")
+    data = load_tables(tmp_path, split="random-fractions").data
+    assert data.names.classes == ("0", "1")
+    assert (data.y < 0).nonzero().flatten().tolist() == [2, 7, 12, 17]
+    write(tmp_path, small(rows="m,1,NA\nn,2,NA\no,3,NA"))
+    named = load_tables(tmp_path, split="random-fractions")
+    assert named.data.names.classes == ("NA", "x", "y")
+    assert named.notes[-1].startswith("NA is a class of label: ")
+
+
+def test_the_split_of_ppnp_reads_the_edges_of_a_table():
+    nodes = pandas.DataFrame({"size": range(1600), "label": ["x", "y"] * 800})
+    edges = pandas.DataFrame({"source": range(1599), "target": range(1, 1600)})
+    dataset = from_pandas(nodes, edges, split="ppnp", seed=3)
+    wanted = ppnp_split(dataset.data.y, dataset.data.edge_index, 3)
+    assert torch.equal(dataset.split.train, wanted.train)
+    assert dataset.split.sizes == (40, 500, 100)
+
+
+def test_pandas_may_miss_values_and_may_not_repeat_names_or_nest_cells():
+    edges = pandas.DataFrame({"source": [0, 1], "target": [1, 2]})
+    nodes = pandas.DataFrame({"size": range(12), "label": ["x", "y", pandas.NA] * 4})
+    nodes["label"] = nodes["label"].astype("string")
+    nodes["none"] = pandas.array([pandas.NA] * 12, dtype="Int64")
+    dataset = from_pandas(nodes, edges, split="random-fractions")
+    assert dataset.data.y.tolist() == [0, 1, -1] * 4
+    assert "none (empty)" in dataset.notes[0]
+    with pytest.raises(ValueError, match="nodes has two columns named '1': rename one"):
+        from_pandas(nodes.assign(**{"1": 0}).rename(columns={"none": 1}), edges)
+    graph = networkx.path_graph(3)
+    networkx.set_node_attributes(graph, np.zeros(2), "place")
+    with pytest.raises(ValueError, match="the column place has a cell of type ndarray: give"):
+        from_networkx(graph, label="label")
+
+
+def test_long_ids_of_decimals_stay_exact(tmp_path):
+    ids = [Decimal(10**18 + i) for i in range(12)]
+    nodes = pandas.DataFrame({"id": ids, "size": range(12), "label": ["x", "y"] * 6})
+    nodes.to_parquet(tmp_path / "nodes.parquet")
+    pandas.DataFrame({"source": ids[:1], "target": [10**18 + 1]}).to_parquet(
+        tmp_path / "edges.parquet"
+    )
+    data = load_tables(tmp_path, split="random-fractions").data
+    assert data.names.ids == tuple(map(str, ids))
+    assert data.edge_index.tolist() == [[0, 1], [1, 0]]
+
+
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [
@@ -144,6 +209,8 @@ def test_labels_that_are_numbers_keep_their_order(tmp_path):
         (small(), "source,target\na,\n", "edges.csv, line 2: target is empty"),
         (small(), "a,b\nb,c\n", "edges.csv has no header: its first line is the edge a, b"),
         (small(), "source\na\n", "edges.csv has 1 column: give two"),
+        (small(), "a,b,1\nb,c,2\n", "edges.csv has no header: its first line is the edge a, b"),
+        (small(), "id,u,v\na,b,c\n", "the columns id, u, v; it takes two .* source and target"),
         (small(), "", "edges.csv is empty"),
         ("id,size,label\na,1\n", None, "nodes.csv, line 2 has 2 cells and the header 3"),
         ("id,id,label\na,b,x\n", None, "two columns named 'id'"),
@@ -167,7 +234,8 @@ def test_an_error_names_the_file_the_line_and_the_value(tmp_path, nodes, edges, 
         ({"label": "x"}, "label is 'x'; .* has the columns id, size, label"),
         ({"id": "x"}, "id is 'x'"),
         ({"features": "x"}, "features is 'x'"),
-        ({"features": "id"}, "features has 'id', which is free text"),
+        ({"features": "id"}, "features has 'id', which is the id, the label or the split"),
+        ({"features": "size,label:category"}, "features has 'label:category', which is the id, "),
         ({"split_column": "size"}, "size is '0'; it takes train, val or test"),
         ({"weight": "x"}, "weight is 'x'"),
         ({"missing": "drop"}, "missing is 'drop'; it takes 'impute' or 'refuse'"),

@@ -43,8 +43,9 @@ def convert(
         label: of a folder of tables, the column of classes, as for `load_tables`.
         id: of a folder of tables, the column of ids.
         root: as for `load_dataset`.
-        directed: keep edges as they are listed; otherwise they become undirected, without repeats
-            and self-loops, as those of all files.
+        directed: of an edge list or an OGB dataset, keep edges as they are listed; otherwise they
+            become undirected, without repeats and self-loops, as those of all files. A `Data` keeps
+            its edges.
         max_bytes: as for `load_dataset`.
 
     Returns:
@@ -62,6 +63,12 @@ def convert(
     if (features is None) != (labels is None):
         given, missing = ("features", "labels") if labels is None else ("labels", "features")
         raise ValueError(f"{given} is given without {missing}: an edge list takes both")
+    kept = features is not None or isinstance(source, Data) or is_ogb(expanded(source))
+    if directed and not kept:
+        raise ValueError(
+            f"source is {source}; directed is for an edge list with features and labels, the "
+            "folder of an OGB dataset, or a Data: leave it"
+        )
     target = expanded(folder)
     if target.exists():
         raise ValueError(f"{target} exists already: give another name, or remove it first")
@@ -72,9 +79,9 @@ def convert(
     else:
         dataset = _loaded(source, features, labels, root, directed, max_bytes)
     data = copy.copy(dataset.data)
-    if dataset.split.name != "public":  # drawn: a store draws it as the source does
-        for name in MASKS:
-            del data[name]
+    for name in MASKS:  # all splits that came with it; where none did, a store draws them anew
+        del data[name]
+    data.update(dataset.stored_masks)
     return write_store(
         target,
         data,

@@ -26,7 +26,7 @@ from graphdrop.data.tables.node_table import (
 )
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.schema import Encoded, Schema
-from graphdrop.data.tables.table import Table, listed
+from graphdrop.data.tables.table import Table, is_missing, listed
 from graphdrop.data.validate import MASKS, validate_graph
 
 
@@ -44,7 +44,7 @@ def build(
     """A dataset whose features are fitted on its training nodes."""
     id_name, label = id_column(nodes, options.id), label_column(nodes, options.label)
     rows = ids_of(nodes, id_name)
-    found = edges_of(edges, rows, nodes.name, options.weight)
+    found = edges_of(edges, rows, f"{nodes.name} (column {id_name})", options.weight)
     classes = classes_of(nodes, label)
     y, _ = labels_of(nodes, label, classes)
     part = ""
@@ -56,7 +56,7 @@ def build(
             )
         part = f"{lost:,} nodes in a part of the split have no label and are in none" * bool(lost)
     try:
-        chosen_split = choose_split(Data(y=y), split, seed)
+        chosen_split = choose_split(Data(y=y, edge_index=found.edge_index), split, seed)
     except ValueError as error:
         raise ValueError(f"{nodes.name}: {_with_names(str(error), classes)}") from error
     others = (id_name, label, options.split_column)
@@ -71,8 +71,12 @@ def build(
         name, data, chosen_split, seed, most=most, checksums=checksums, changes=found.changes
     )
     left |= dict.fromkeys((f"{one} of the edges" for one in found.unused), "")
-    notes = _columns_in_words(schema, left), _gaps_in_words(encoded, y, part)
-    return replace(dataset, schema=schema, notes=notes)
+    notes = [_columns_in_words(schema, left), _gaps_in_words(encoded, y, part)]
+    if words := [one for one in classes if is_missing(one)]:
+        notes.append(
+            f"{listed(words)} is a class of {label}: leave the cells of nodes without one empty."
+        )
+    return replace(dataset, schema=schema, notes=(*notes, *_no_edges_in_words(found)))
 
 
 def build_for(
@@ -84,7 +88,7 @@ def build_for(
     """
     id_name = id_column(nodes, options.id or (schema.id if schema.id in nodes.columns else None))
     rows = ids_of(nodes, id_name)
-    found = edges_of(edges, rows, nodes.name, options.weight)
+    found = edges_of(edges, rows, f"{nodes.name} (column {id_name})", options.weight)
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)
     data = _data(encoded, found, Names(tuple(rows), schema.classes))
@@ -99,7 +103,7 @@ def build_for(
         masks, _ = parts_of(nodes, options.split_column, data.y)
     for key, mask in zip(MASKS, masks.values(), strict=True):
         data[key] = mask
-    notes = []
+    notes = _no_edges_in_words(found)
     if encoded.unknown:
         notes.append(f"Categories that training did not have: {in_words(encoded.unknown)} (zeros).")
     if encoded.missing:
@@ -147,6 +151,13 @@ def _columns_in_words(schema: Schema, left: Mapping[str, str]) -> str:
         kinds.append(f"{len(categories)} categorical ({listed(categories, 6)}), one-hot")
     unread = [f"{name} ({why})" if why else name for name, why in left.items()]
     return f"Columns: {'; '.join(kinds)}." + (f" Left out: {listed(unread, 6)}." if unread else "")
+
+
+def _no_edges_in_words(edges: Edges) -> list[str]:
+    """A note on a graph without edges."""
+    if edges.edge_index.shape[1]:
+        return []
+    return ["The graph has no edge between two different nodes."]
 
 
 def _gaps_in_words(encoded: Encoded, y: Tensor, part: str) -> str:

@@ -12,9 +12,16 @@ from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.tables.kinds import numbers_of
-from graphdrop.data.tables.table import Table
+from graphdrop.data.tables.table import Table, is_unnamed, listed
 
-ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
+ENDS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+)
 
 
 class Edges(NamedTuple):
@@ -35,11 +42,11 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
     Args:
         edges: the table.
         rows: the row of every node id.
-        nodes: the name of the table of nodes, for errors.
+        nodes: what errors call the column of these ids.
         weight: the column of weights.
     """
-    first, second = _ends(edges)
-    _check_header(edges, rows, first, second)
+    _check_header(edges, rows)
+    first, second = _ends(edges, weight)
     ends = [_places(edges, name, rows, nodes) for name in (first, second)]
     index = torch.from_numpy(np.stack(ends))
     unused = tuple(name for name in edges.columns if name not in (first, second, weight))
@@ -66,24 +73,32 @@ def _weighted(index: Tensor, weight: Tensor, nodes: int, unused: tuple[str, ...]
     return Edges(symmetric, both, changes, unused)
 
 
-def _ends(edges: Table) -> tuple[str, str]:
+def _ends(edges: Table, weight: str | None) -> tuple[str, str]:
+    """The columns of ids: two with usual names, or the only two that have a name."""
     lower = {name.lower(): name for name in edges.columns}
     for first, second in ENDS:
         if first in lower and second in lower:
             return lower[first], lower[second]
-    names = list(edges.columns)
+    names = [name for name in edges.columns if name != weight and not is_unnamed(name)]
     if len(names) < 2:
         raise ValueError(
             f"{edges.name} has {len(names)} column: give two, source and target, with node ids"
         )
+    if len(names) > 2:
+        raise ValueError(
+            f"{edges.name} has the columns {listed(names)}; it takes two with node ids, named "
+            "source and target, src and dst, or from and to. Rename them, or remove all others "
+            "(--weight names a column of weights)."
+        )
     return names[0], names[1]
 
 
-def _check_header(edges: Table, rows: Mapping[str, int], first: str, second: str) -> None:
+def _check_header(edges: Table, rows: Mapping[str, int]) -> None:
     """Refuse a list of edges without a header, whose first edge would be lost."""
-    if first in rows and second in rows:
+    first = list(edges.columns)[:2]
+    if len(first) == 2 and all(name in rows for name in first):
         raise ValueError(
-            f"{edges.name} has no header: its first line is the edge {first[:40]}, {second[:40]}. "
+            f"{edges.name} has no header: its first line is the edge {listed(first)}. "
             "Put source,target above it."
         )
 

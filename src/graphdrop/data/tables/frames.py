@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,7 +64,7 @@ def from_pandas(
     """
     columns, own = _columns(nodes, id)
     options = TableOptions(label, own, features, split_column, weight, missing)
-    ends = {str(key): _from_series(values) for key, values in edges.items()}
+    ends = _from_frame(edges, "edges")
     return _built(name, columns, ends, options, split=split, seed=seed)
 
 
@@ -103,18 +103,18 @@ def from_networkx(
         (('Mr. Hi', 'Officer'), 34)
     """
     items = list(graph.nodes(data=True))
-    keys = dict.fromkeys(str(key) for _, attributes in items for key in attributes)
+    keys = _names(dict.fromkeys(key for _, attributes in items for key in attributes), "nodes")
     own = INDEX if INDEX not in keys else "node index"
     found = [{str(key): value for key, value in attributes.items()} for _, attributes in items]
     columns = {own: Column([str(node) for node, _ in items])}
-    columns |= {key: _from_values([one.get(key) for one in found]) for key in keys}
+    columns |= {key: _from_values([one.get(key) for one in found], key) for key in keys}
     pairs = list(graph.edges(data=True))
     ends = {
         "source": Column([str(source) for source, _, _ in pairs]),
         "target": Column([str(target) for _, target, _ in pairs]),
     }
     if weight is not None:
-        ends[weight] = _from_values([attributes.get(weight) for _, _, attributes in pairs])
+        ends[weight] = _from_values([one.get(weight) for _, _, one in pairs], weight)
     options = TableOptions(label, own, features, split_column, weight, missing)
     return _built(name, columns, ends, options, split=split, seed=seed)
 
@@ -153,18 +153,18 @@ def apply_schema(
 
     columns, own = _columns(nodes, id)
     options = TableOptions(label=label, id=own, weight=weight)
-    ends = {str(key): _from_series(values) for key, values in edges.items()}
+    ends = _from_frame(edges, "edges")
     first, second = Table("nodes", columns, len(nodes)), Table("edges", ends, len(edges))
     return build_for(schema, first, second, options, most_bytes())[0]
 
 
 def _columns(nodes: pandas.DataFrame, own: str | None) -> tuple[dict[str, Column], str]:
     """The columns of a table and the name of that with the ids, which may be its index."""
-    columns = {str(key): _from_series(values) for key, values in nodes.items()}
+    columns = _from_frame(nodes, "nodes")
     if own is not None:
         return columns, own
     own = INDEX if INDEX not in columns else "node index"
-    return {own: _from_series(nodes.index.to_series())} | columns, own
+    return {own: _from_series(nodes.index.to_series(), own)} | columns, own
 
 
 def _built(
@@ -185,29 +185,57 @@ def _built(
     return build(name, first, second, options, split=split, seed=seed, most=most_bytes())
 
 
-def _from_series(values: Any) -> Column:
+def _names(keys: Iterable[object], table: str) -> list[str]:
+    """Keys of columns as text; two that are the same text are refused, as in a file."""
+    names = [str(key) for key in keys]
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{table} has two columns named {name!r}: rename one of them")
+        seen.add(name)
+    return names
+
+
+def _from_frame(frame: pandas.DataFrame, table: str) -> dict[str, Column]:
+    names = _names(frame.columns, table)
+    series = (values for _, values in frame.items())
+    return {name: _from_series(values, name) for name, values in zip(names, series, strict=True)}
+
+
+def _from_series(values: Any, name: str) -> Column:
     """A pandas column: numbers as numbers, all else as text."""
     if values.dtype.kind in "iuf" and not _is_long(values):
         return Column(numbers=values.to_numpy(dtype=np.float64, na_value=math.nan))
-    return Column([_text(value) for value in values.tolist()])
+    return Column([_text(value, name) for value in values.tolist()])
 
 
 def _is_long(values: Any) -> bool:
-    return values.dtype.kind in "iu" and len(values) > 0 and bool(values.abs().max() >= 2**53)
+    if values.dtype.kind not in "iu":
+        return False
+    filled = values.dropna()
+    return len(filled) > 0 and bool(filled.abs().max() >= 2**53)
 
 
-def _from_values(values: Iterable[object]) -> Column:
+def _from_values(values: Iterable[object], name: str) -> Column:
     """A column of Python objects: numbers if all of them are."""
     found = list(values)
     numeric = all(v is None or (isinstance(v, Real) and not isinstance(v, bool)) for v in found)
     if numeric and any(value is not None for value in found):
         numbers = [math.nan if v is None else float(v) for v in found]  # type: ignore[arg-type]
         return Column(numbers=np.array(numbers))
-    return Column([_text(value) for value in found])
+    return Column([_text(value, name) for value in found])
 
 
-def _text(value: object) -> str | None:
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):  # noqa: PLR0124
+def _text(value: object, name: str) -> str | None:
+    # before a comparison, which gives another NA
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, Sized) and not isinstance(value, str | bytes | tuple):
+        raise ValueError(
+            f"the column {name} has a cell of type {type(value).__name__}: give numbers or text, "
+            "a value per cell"
+        )
+    if value != value:  # noqa: PLR0124
         return None
     if isinstance(value, float) and value.is_integer():
         return str(int(value))  # an id beside missing ones

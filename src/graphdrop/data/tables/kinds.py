@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphdrop.data.tables.table import Column, Table, listed
+from graphdrop.data.tables.table import Column, Table, is_unnamed, listed
 
 Kind = Literal["number", "category", "text", "empty"]
 ASKED: tuple[str, ...] = ("number", "category")
@@ -37,15 +37,15 @@ def chosen_columns(
         others: columns that are something else, such as the id and the label.
     """
     if features is not None:
-        return [_asked(nodes, name) for name in features], {}
+        return [_asked(nodes, name, others) for name in features], {}
     chosen, left = list[Chosen](), dict[str, str]()
     for name, column in nodes.columns.items():
         if name in others:
             continue
-        kind = "text" if name.startswith("#") else kind_of(column)
+        kind = "text" if is_unnamed(name) else kind_of(column)
         if kind in ("number", "category"):
             chosen.append(Chosen(name, kind))
-        elif name.startswith("#"):
+        elif is_unnamed(name):
             left[name] = "has no name"
         else:
             left[name] = "free text" if kind == "text" else "empty"
@@ -58,9 +58,15 @@ def chosen_columns(
     return chosen, left
 
 
-def _asked(nodes: Table, name: str) -> Chosen:
+def _asked(nodes: Table, name: str, others: Sequence[str | None]) -> Chosen:
     base, _, asked = name.rpartition(":")
-    if name not in nodes.columns and base in nodes.columns:
+    typed = name not in nodes.columns and base in nodes.columns
+    if (base if typed else name) in others:
+        raise ValueError(
+            f"features has {name!r}, which is the id, the label or the split of {nodes.name}; it "
+            "takes other columns. Leave it out."
+        )
+    if typed:
         if asked not in ASKED:
             raise ValueError(f"features has {name!r}; it takes {base}:category or {base}:number")
         return Chosen(base, "number" if asked == "number" else "category")

@@ -50,11 +50,12 @@ def load_tables(
     Args:
         nodes: the file with a row for each node, or a folder with ``nodes`` and ``edges`` in it.
         edges: the file with a row for each edge: ids in the columns ``source`` and ``target``,
-            ``src`` and ``dst``, ``from`` and ``to``, or else the first two. By default ``edges``
-            beside the nodes.
+            ``src`` and ``dst``, ``from`` and ``to``, each with ``_id`` behind it or not, or else
+            the only two that have a name. By default ``edges`` beside the nodes.
         label: the column of classes; a node without one is only predicted. By default ``label``,
             ``class``, ``y`` or ``target``.
         id: the column of ids; by default ``id``, ``node_id``, ``node`` or ``name``, or the first.
+            One without a name is ``#1``, by its place.
         features: columns, in a list or with commas between them; ``"zip:category"`` reads
             numbers as categories. By default all that are no free text.
         split_column: a column with ``train``, ``val`` and ``test``.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphdrop.data.tables.table import Table, as_number, listed
+from graphdrop.data.tables.table import Table, as_number, is_missing, is_unnamed, listed
 
 ID_NAMES = ("id", "node_id", "node", "nodeid", "name")
 LABEL_NAMES = ("label", "class", "y", "target")
@@ -20,13 +20,21 @@ _PART = {word: part for part, words in PARTS.items() for word in words}
 
 
 def id_column(nodes: Table, asked: str | None) -> str:
-    """The column of ids: the one asked for, one with a usual name, or the first."""
+    """The column of ids: the one asked for, one with a usual name, or the first.
+
+    A column of numbers without a name is passed over: pandas writes the numbers of rows there.
+    """
     if asked:
         nodes.column(asked, "id")
         return asked
     lower = {name.lower(): name for name in nodes.columns}
     found = next((lower[name] for name in ID_NAMES if name in lower), None)
-    return found or next(iter(nodes.columns))
+    usable = (
+        name
+        for name, column in nodes.columns.items()
+        if not is_unnamed(name) or column.parsed[1] is not None
+    )
+    return found or next(usable, None) or next(iter(nodes.columns))
 
 
 def label_column(nodes: Table, asked: str | None) -> str:
@@ -57,16 +65,21 @@ def ids_of(nodes: Table, name: str) -> dict[str, int]:
             raise ValueError(
                 f"{nodes.where(row)}: {name} is {text[:60]!r}, which is there already "
                 f"({nodes.where(known)}); every node takes an id of its own. Remove one of the "
-                "two, or give another column by --id."
+                f"two, or give another column by --id, of {listed(nodes.columns)}."
             )
     return rows
 
 
 def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
-    """The classes in the order of their numbers, or else of the alphabet."""
-    texts = nodes.column(name, "label").strings()
-    found = {text.strip() for text in texts if text is not None}
-    filled = sum(text is not None for text in texts)
+    """The classes in the order of their numbers, or else of the alphabet.
+
+    Beside numbers, words such as ``NaN`` are no class.
+    """
+    texts = [text.strip() for text in nodes.column(name, "label").strings() if text is not None]
+    numbered = all(as_number(text) is not None or is_missing(text) for text in set(texts))
+    if numbered:
+        texts = [text for text in texts if not is_missing(text)]
+    found, filled = set(texts), len(texts)
     if not found:
         raise ValueError(f"{nodes.name} has no label in the column {name}: label some nodes")
     if len(found) > 2 and 2 * len(found) > filled:
@@ -74,9 +87,8 @@ def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
             f"label is {name!r}, which has {len(found)} different values in {filled} nodes of "
             f"{nodes.name}; it takes a column of classes. For numbers see docs/tasks.md."
         )
-    values = {text: as_number(text) for text in found}
-    if None not in values.values():
-        return tuple(sorted(found, key=lambda text: (values[text] or 0.0, text)))
+    if numbered:
+        return tuple(sorted(found, key=lambda text: (as_number(text) or 0.0, text)))
     return tuple(sorted(found))
 
 
@@ -85,8 +97,10 @@ def labels_of(nodes: Table, name: str | None, classes: Sequence[str]) -> tuple[T
     if name is None or name not in nodes.columns:
         return torch.full((nodes.rows,), -1), 0
     number = {text: at for at, text in enumerate(classes)}
-    texts = nodes.columns[name].strings()
-    found = [-1 if text is None else number.get(text.strip(), -2) for text in texts]
+    found = [
+        -1 if text is None else number.get(text.strip(), -1 if is_missing(text) else -2)
+        for text in nodes.columns[name].strings()
+    ]
     labels = torch.tensor(found, dtype=torch.long)
     return labels.clamp_min(-1), int((labels == -2).sum())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,8 @@ def _column(arrow: Any, values: Any, name: str, path: Path) -> Column:
             f"{path} has the column {name} of type {kind}: give numbers or text, a value per cell"
         )
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        if types.is_integer(kind) and _exceeds(values):
-            return Column([None if one is None else str(one) for one in values.to_pylist()])
+        if not types.is_floating(kind) and _exceeds(values):
+            return Column([None if one is None else _exact(one) for one in values.to_pylist()])
         numbers = values.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
         return Column(numbers=np.ascontiguousarray(numbers, dtype=np.float64))
     if types.is_dictionary(kind):
@@ -101,8 +102,12 @@ def _decoded(chunk: Any) -> Iterator[str | None]:
 
 
 def _exceeds(values: Any) -> bool:
-    """Whether an integer, such as a long id, has no exact float64."""
+    """Whether an integer or a decimal, such as a long id, has no exact float64."""
     return any(one is not None and abs(one) >= 2**53 for one in values.to_pylist())
+
+
+def _exact(value: int | Decimal) -> str:
+    return str(int(value) if value == int(value) else value)
 
 
 def _text(value: object) -> str | None:

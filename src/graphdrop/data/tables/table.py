@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Words, in lower case, that stand for a missing number."""
+_UNNAMED = re.compile(r"#\d+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +83,19 @@ def _number(text: str | None, *, decimal_comma: bool = False) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        return math.nan if text.strip().lower() in MISSING else None
+        return math.nan if is_missing(text) else None
     # Python reads 1_000, and nobody else does
     return None if "_" in text else value
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell is a word for a missing number."""
+    return text.strip().lower() in MISSING
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a column has no name in its file, such as the index that pandas writes."""
+    return _UNNAMED.fullmatch(name) is not None
 
 
 def as_number(text: str) -> float | None:

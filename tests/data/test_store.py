@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from graphdrop import GCN, Graph, GraphDropConnect, load_dataset, predict
 from graphdrop.data.store import Store, convert
+from graphdrop.data.store.arrays import read_array
 from graphdrop.graph import sorting
 from graphdrop.train.provenance import fingerprint
 
@@ -214,6 +216,17 @@ def test_ogb_folders_and_edge_lists_convert(tmp_path: Path) -> None:
         )
     with pytest.raises(ValueError, match="exists already"):
         convert(ogb, tmp_path / "a")
+
+
+def test_a_line_that_unpacks_beyond_the_limit_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "edges.csv.gz"
+    path.write_bytes(gzip.compress(b"1," * (20 << 20) + b"1\n"))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"a line of \d+ characters or more would take"):
+        read_array(path, np.int64, 20_000_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000  # of 40 MiB of text
 
 
 def test_a_store_is_a_feature_store_and_a_graph_store(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Finished runs survive whatever happens to the processes that write them."""
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -87,6 +88,16 @@ def test_a_damaged_archive_is_an_error_that_names_it(tmp_path):
     (path,) = archive(store, "first")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"runs-first-other\.jsonl\.gz is damaged"):
+        Store(tmp_path).records()
+
+
+def test_an_archive_that_unpacks_beyond_the_limit_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "runs-first-cora.jsonl.gz").write_bytes(gzip.compress(b" " * (8 << 20)))
+    monkeypatch.setenv("GRAPHDROP_MAX_BYTES", str(4 << 20))
+    with pytest.raises(
+        ValueError, match=r"runs-first-cora\.jsonl\.gz: its lines would take 6\.0 MiB"
+    ):
         Store(tmp_path).records()
 
 

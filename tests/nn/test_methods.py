@@ -190,6 +190,15 @@ def test_another_estimator_can_be_asked_for():
         estimator(settings_of("GCN-DE"), "arm")
 
 
+@pytest.mark.parametrize("name", ["blocks", "first_blocks"])
+def test_blocks_that_do_not_fit_into_memory_are_refused_before_they_are_made(name, monkeypatch):
+    monkeypatch.setenv("GRAPHDROP_MAX_BYTES", "100000000")
+    settings = ModelSettings(method="GCN-BBGDC", init="paper", layers=2, **{name: 3_000_000})
+    monkeypatch.setattr(torch, "empty", None)
+    with pytest.raises(ValueError, match=rf"model\.{name} is 3000000: a bias each would take"):
+        Blueprint(settings, 5, 3, 0).build()
+
+
 def test_an_unknown_name_gets_the_list_of_names():
     with pytest.raises(ValueError, match="method is 'GDB': give one of GCN, GCN-DO") as raised:
         find("GDB")

@@ -36,6 +36,30 @@ def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_pa
     assert tune(config, dataset, 4, log=log, executor=LastFirst()) == best
 
 
+def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch):
+    graph = write_graph(tmp_path / "graph.npz")
+    config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
+    log, scored = tmp_path / "trials.jsonl", []
+
+    def score(config, dataset, device):
+        scored.append(int(dataset.split.train.nonzero()[0]))
+        return 0.5
+
+    monkeypatch.setattr("graphdrop.train.tuning._score", score)
+    for rotate in (0, 1, 0):
+        write_graph(graph, rotate=rotate)
+        tune(config, dataset_for(config, None)[1], 1, log=log)
+    assert len(scored) == len(set(scored)) == 2
+    kept = log.read_text()
+    log.write_text(kept + '{"nll": 0.1, "con')  # its writer was killed
+    tune(config, dataset_for(config, None)[1], 1, log=log)
+    assert len(scored) == 2
+    for wrong in ("[]", '{"a": 1}', '{"nll": "x", "config": {}}', '{"nll": 0.1'):
+        log.write_text(f"{kept}{wrong}\n")
+        with pytest.raises(ValueError, match=r"trials\.jsonl has a line .* not a trial, line 3:"):
+            tune(config, dataset_for(config, None)[1], 1, log=log)
+
+
 def test_other_data_under_the_same_name_are_refused(tmp_path):
     graph = write_graph(tmp_path / "graph.npz")
     config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))

@@ -1,9 +1,13 @@
 """A run with a calibrator: fitted on validation nodes, carried by the model, raw figures beside."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphdrop import load, predict
+from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Silent
@@ -39,6 +43,37 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
         order = torch.argsort(torch.argsort(rows[places]))
         wanted = alone.probabilities[torch.argsort(half)][order]
         torch.testing.assert_close(together.probabilities[places], wanted)
+
+
+def in_another_order(data: Data) -> Data:
+    """The same graph with its nodes in reverse order."""
+    last = len(data.x) - 1
+    return Data(x=data.x.flip(0), edge_index=last - data.edge_index, y=data.y.flip(0))
+
+
+def test_the_same_nodes_in_another_order_are_another_graph(tiny, settings_of, tmp_path):
+    config = settings_of(data={"calibration": 0.5}, predict={"calibration": "temperature"})
+    Trainer(config, tiny, tmp_path / "run", progress=Silent()).fit()
+    model = load(tmp_path / "run")
+    assert not predict(model, tiny.data).sets().approximate
+    wide = Data(x=tiny.data.x.double(), edge_index=tiny.data.edge_index.int())
+    assert is_known_graph(model.defaults, wide)
+    other = in_another_order(tiny.data)
+    with pytest.warns(CalibrationShiftWarning, match="calibrated on another graph"):
+        answer = predict(model, other)
+    with pytest.warns(CalibrationShiftWarning, match="belong to another graph"):
+        assert answer.sets().approximate
+    former = replace(model.defaults, trained_on=None)  # of a file without checksums
+    assert is_known_graph(former, other)
+
+
+def test_free_rates_of_edges_are_refused_on_other_edges(tiny, settings_of):
+    trainer = Trainer(settings_of("GCN-BBGDC-LOCAL"), tiny, progress=Silent())
+    trainer.fit()
+    altered = Data(x=2.0 * tiny.data.x, edge_index=tiny.data.edge_index)
+    predict(trainer.model, altered)  # the rates belong to the edges alone
+    with pytest.raises(ValueError, match=r"rate for every edge of the graph .* data\.edge_index"):
+        predict(trainer.model, in_another_order(tiny.data))
 
 
 @pytest.mark.parametrize("method", ["entropy-temperature", "gats", "none"])

@@ -179,6 +179,21 @@ def test_a_target_that_is_not_finite_is_named():
     case.trainer()
 
 
+def test_integers_that_are_neither_classes_nor_labels_are_no_regression():
+    column, counts = graph(GROUP[:, None]), graph(GROUP[:, None].repeat(1, 2))
+    with pytest.raises(ValueError, match=r"shape \(240, 1\).*give y\.squeeze\(1\) for classes"):
+        Trainer(Config(), column)
+    with pytest.raises(ValueError, match=r"the value 2: .*y\.float\(\) for regression"):
+        Trainer(Config(), counts)
+    case = labels()
+    node = int(case.data.train_mask.nonzero()[0])
+    case.data.y[node] = -1  # no label: it may be in no part
+    with pytest.raises(ValueError, match="the value -1"):
+        case.trainer()
+    case.data.train_mask[node] = False
+    assert case.trainer().task.output == "labels"
+
+
 def test_agreement_is_refused_where_there_are_no_classes(name):
     case = CASES[name]()
     config = Config(objective={"agree": 1.0})

@@ -24,6 +24,7 @@ from typing import IO, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphdrop.util.files import sync_folder
+from graphdrop.util.memory import check_bytes, most_bytes
 
 RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.gz"
 
@@ -136,13 +137,19 @@ class Store:
 
 def unpacked(path: Path) -> bytes:
     """The lines of a compressed file of runs."""
+    parts, size, most = list[bytes](), 0, most_bytes()
     try:
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) as stream:
+            while part := stream.read(1 << 20):
+                size += len(part)
+                check_bytes(f"{path}: its lines", 2 * size, most)
+                parts.append(part)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
             f"{path} is damaged ({error}): take it from its origin again, or remove it, and its "
             "runs are made again"
         ) from error
+    return b"".join(parts)
 
 
 class Claims:

@@ -30,7 +30,7 @@ from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
-from graphdrop.inference.shift import is_known_graph, warn_of_shift
+from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import sampled
@@ -179,6 +179,7 @@ def predict(
         raise ValueError(f"output is {output!r}; it takes one of {known}")
     engine = sampled(model)
     settings = settled(engine, samples, seed, masks, temperature)
+    check_edges_of_rates(model, settings, data)
     batches = _batches(data, rows)
     walk = _layerwise(layerwise, batch_size, folder, data)
 

@@ -7,12 +7,16 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.rates import BetaBernoulliRate
 
 FAR = 0.25
 """A relative difference of a mean above this is reported as a shift."""
+
+
+ALIKE = "features and degrees look alike; perhaps nodes or edges are in another order"
 
 
 class CalibrationShiftWarning(UserWarning):
@@ -36,12 +40,37 @@ def described(data: Any) -> dict[str, float]:
     }
 
 
+def digests(settings: PredictionDefaults, data: Any) -> dict[str, str]:
+    """The sha256 of the features and of the edges of a graph, as a model carries them."""
+    return {"x": settings.digest(data.x), "edge_index": settings.digest(data.edge_index)}
+
+
 def is_known_graph(settings: PredictionDefaults, data: Any) -> bool:
-    """Whether a graph has the nodes and edges of the one that a model was calibrated on."""
+    """Whether a graph is the one that a model was calibrated on, with its nodes in that order.
+
+    Features and edges are compared by their sha256; where a model was saved without, the numbers
+    of nodes and edges decide.
+    """
     known, x, edges = settings.calibrated_on, getattr(data, "x", None), _edges(data)
-    if known is None or x is None or edges is None:
+    if known is None or not (isinstance(x, Tensor) and isinstance(edges, Tensor)):
         return False
-    return bool(known["nodes"] == x.shape[0] and known["edges"] == edges.shape[1])
+    if known["nodes"] != x.shape[0] or known["edges"] != edges.shape[1]:
+        return False
+    return settings.trained_on is None or settings.trained_on == digests(settings, data)
+
+
+def check_edges_of_rates(model: nn.Module, settings: PredictionDefaults, data: Any) -> None:
+    """Raise if a model with a free rate for every edge is given other edges than in training."""
+    known, edges = settings.trained_on, _edges(data)
+    if known is None or not isinstance(edges, Tensor) or getattr(data, "n_id", None) is not None:
+        return  # of a mini-batch the ids of its edges are looked up in the whole graph
+    free = any(isinstance(part, BetaBernoulliRate) and part.entries for part in model.modules())
+    if free and settings.digest(edges) != known.get("edge_index"):
+        raise ValueError(
+            "the model has a rate for every edge of the graph that it was trained on, and "
+            "data.edge_index is another: give that graph, with nodes and edges in the same order, "
+            "or train a method with rates for any graph, such as GCN-BBGDC-AMORTISED"
+        )
 
 
 def _edges(data: Any) -> Any:
@@ -61,7 +90,7 @@ def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
         for name in ("feature_mean", "feature_deviation", "degree_mean")
         if abs(now[name] - known[name]) > FAR * max(abs(known[name]), 1e-12)
     ]
-    shift = f"it differs: {'; '.join(far)}" if far else "features and degrees look alike"
+    shift = f"it differs: {'; '.join(far)}" if far else ALIKE
     warnings.warn(
         "the model was calibrated on another graph, and its calibration may not transfer to this "
         f"one ({shift}): check it on labelled nodes of this graph",

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from graphdrop.config import Config
+from graphdrop.data.checksums import values_sha256
 from graphdrop.data.features import column_moments, row_normalized, standardized
 from graphdrop.nn.cache import TensorCache
 
@@ -38,6 +39,7 @@ class _Stored(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     calibration: dict[str, Any] | None = None
     calibrated_on: dict[str, float] | None = None
+    trained_on: dict[str, str] | None = None
     reject_by: str | None = None
     set_nodes: dict[str, Any] | None = None
 
@@ -68,11 +70,14 @@ class PredictionDefaults:
     """A fitted calibrator as JSON values (`graphdrop.inference.calibration`)."""
     calibrated_on: Mapping[str, float] | None = None
     """Properties of the graph that the calibrator was fitted on, to detect another graph."""
+    trained_on: Mapping[str, str] | None = None
+    """The sha256 of the features ``x`` and the ``edge_index`` of the training graph."""
     reject_by: str | None = None
     """The uncertainty score that was best at finding errors on the validation nodes."""
     set_nodes: Mapping[str, Any] | None = field(default=None, repr=False)
     """The nodes by which prediction sets are calibrated (`graphdrop.inference.origin.SetNodes`)."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
+    _digests: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 
     def inputs(self, data: Data) -> Data:
         """A graph with preprocessed features; cached for the same tensor."""
@@ -82,6 +87,11 @@ class PredictionDefaults:
         data = copy.copy(data)
         data.x = self._prepared.get(lambda: self.transformed(x), x, extra="features")
         return data
+
+    def digest(self, tensor: Tensor) -> str:
+        """The sha256 of the values of a tensor; cached for the same tensor."""
+        found: str = self._digests.get(lambda: values_sha256(tensor), tensor)
+        return found
 
     def fitted(self, x: Tensor, train: Tensor) -> Self:
         """The same with the moments of the training nodes, if features are standardized."""

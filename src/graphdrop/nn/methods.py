@@ -167,6 +167,12 @@ class Blueprint:
         weights = inputs * (hidden if settings.layers > 1 else outputs) + inner + hidden * outputs
         what = f"model.hidden is {hidden}, for {inputs} features and {outputs} classes: the network"
         check_bytes(what, BYTES_PER_WEIGHT * weights)
+        if settings.init == "paper" and find(settings.method).sampler is _connections:
+            widths = [*[hidden] * (settings.layers - 1), outputs]
+            for name, own in (("first_blocks", widths[:1]), ("blocks", widths[1:])):
+                blocks = getattr(settings, name)
+                biases = sum(own) * blocks if isinstance(blocks, int) else 0
+                check_bytes(f"model.{name} is {blocks}: a bias each", BYTES_PER_WEIGHT * biases)
         if find(settings.method).rate is _beta_bernoulli_per_edge:
             rates = 2 * self.edges * settings.layers
             check_bytes(f"the rates of {self.edges} edges", BYTES_PER_WEIGHT * rates)

@@ -18,7 +18,7 @@ from graphdrop.data.splits import Split
 from graphdrop.data.tables.loading import is_tables
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.validate import MASKS, validate_graph, validate_targets
-from graphdrop.train.tasks import Links, Task
+from graphdrop.train.tasks import Links, Task, check_column, task_of
 
 OWN = "data"
 """The name of a graph that was given as a PyG `Data`."""
@@ -89,7 +89,9 @@ def dataset_for(
         return config, _with_pairs(data, task)
     y = data.y
     if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
-        return config, _with_given_split(data)
+        if task is None:
+            check_column(y)
+        return config, _with_given_split(data, task)
     return config, load_dataset(data, None, config.data.split, config.data.split_seed)
 
 
@@ -141,7 +143,7 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
     return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
-def _with_given_split(data: Data) -> Dataset:
+def _with_given_split(data: Data, task: Task | None) -> Dataset:
     """A dataset whose targets are not classes; its masks must be in the `Data`."""
     missing = [name for name in MASKS if data.get(name) is None]
     if missing:
@@ -153,6 +155,8 @@ def _with_given_split(data: Data) -> Dataset:
     data = copy.copy(data)
     data.x = data.x.to(torch.float32)
     train, val, test = (data[name] for name in MASKS)
+    if task is None:
+        task_of(data.y[train | val | test])
     split = Split(train, val, test, "given")
     return Dataset(OWN, data, split, 0)
 

@@ -188,9 +188,27 @@ def weighted(task: Task, config: Config, dataset: Dataset) -> Task:
 
 
 def task_of(targets: Tensor) -> Task:
-    """The task for these targets, by their type and shape."""
+    """The task for these targets, by their type and shape; targets of no part are left out."""
+    check_column(targets)
     if not targets.is_floating_point() and targets.dim() == 1:
         return Classes()
-    if targets.dim() == 2 and bool(((targets == 0) | (targets == 1)).all()):
+    other = (targets != 0) & (targets != 1)
+    if targets.dim() == 2 and not bool(other.any()):
         return Labels()
+    if not targets.is_floating_point():
+        found = f" and the value {int(targets[other][0])}" if bool(other.any()) else ""
+        raise ValueError(
+            f"data.y has type {targets.dtype}, {targets.dim()} dimensions{found}: give a class for "
+            "each node, [n], or 0 or 1 for each label, [n, labels]; or y.float() for regression"
+        )
     return Gaussian()
+
+
+def check_column(targets: Tensor) -> None:
+    """Refuse integers in one column, as OGB has them, which may be classes or labels."""
+    integer = not targets.is_floating_point() and targets.dtype != torch.bool
+    if integer and targets.dim() == 2 and targets.shape[1] == 1:
+        raise ValueError(
+            f"data.y has shape {tuple(targets.shape)} and type {targets.dtype}: give y.squeeze(1) "
+            "for classes, y.bool() for one yes-or-no label, or y.float() for regression"
+        )

@@ -17,6 +17,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.estimators import Estimator
 from graphdrop.inference import Calibrator, Predictive
+from graphdrop.inference.shift import digests
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
@@ -120,7 +122,7 @@ class Trainer:
         self.fingerprint = provenance.fingerprint(dataset.data)
         # a copy, since PyG moves the tensors of the Data itself
         self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
-        self.task = weighted(task or task_of(self.data.y), config, dataset)
+        self.task = weighted(task or task_of(_used(dataset)), config, dataset)
         self.loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
@@ -364,6 +366,8 @@ class Trainer:
     def _conclude(self) -> Result:
         checkpoint.load_state(self.model, self.best)
         self.model.eval()
+        defaults = self.engine.defaults
+        self.engine.defaults = replace(defaults, trained_on=digests(defaults, self.data))
         with watched(self):
             drawn = ScoredSamples(self)
             raw = {name: self.scores(name, drawn.predict(self.rows[name])) for name in SCORED}
@@ -390,3 +394,10 @@ class Trainer:
     def scores(self, name: str, answer: Any) -> Any:
         """The scores of a prediction of one part of the split."""
         return self.task.scores(answer, self.targets[self.rows[name]], self.config)
+
+
+def _used(dataset: Dataset) -> Tensor:
+    """The targets of nodes that are in a part of the split."""
+    split = dataset.split
+    used: Tensor = dataset.data.y[split.train | split.val | split.test]
+    return used

@@ -7,8 +7,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from graphdrop.config import Config
 from graphdrop.config.recipes import merged
@@ -58,7 +61,8 @@ def tune(
         config: what was asked for; with ``recipe = "auto"`` the rest is chosen for the graph first.
         dataset: the graph and its split.
         trials: how many settings are trained.
-        log: a file of JSON lines that keeps finished trials; they are not trained again.
+        log: a file of JSON lines that keeps finished trials; on the same data they are not trained
+            again.
         say: takes a line after every trial.
         executor: where trials are trained; by default one after the other in this process. Its
             workers load the dataset that the settings name.
@@ -88,9 +92,10 @@ def _scores(
     device: str,
 ) -> Iterator[tuple[int, float]]:
     """The number and score of every trial as they come; new scores are added to the known."""
-    names = [json.dumps(one.model_dump(mode="json"), sort_keys=True) for one in settings]
+    data = fingerprint(dataset.data)
+    names = [_name(one.model_dump(mode="json"), data) for one in settings]
     if executor is not None:
-        yield from _scored_by(executor, settings, dataset, known, names, device=device)
+        yield from _scored_by(executor, settings, data, known, names, device=device)
     else:
         for number, name in enumerate(names):
             if name not in known:
@@ -101,13 +106,12 @@ def _scores(
 def _scored_by(
     executor: Executor,
     settings: Sequence[Config],
-    dataset: Dataset,
+    data: str,
     known: dict[str, float],
     names: Sequence[str],
     *,
     device: str,
 ) -> Iterator[tuple[int, float]]:
-    data = fingerprint(dataset.data)
     alike: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         if name in known:
@@ -166,14 +170,38 @@ def _score(config: Config, dataset: Dataset, device: str) -> float:
         return float("inf")
 
 
+class TrialLine(BaseModel):
+    """The types of a line that keeps a trial."""
+
+    model_config = ConfigDict(strict=True)
+
+    nll: Annotated[float, Field(allow_inf_nan=False)] | None
+    """``None`` for a trial that diverged."""
+    config: dict[str, Any]
+    data: str = ""
+    """The fingerprint of the data; former lines have none, and are not used again."""
+
+
+def _name(config: Mapping[str, Any], data: str) -> str:
+    """What a trial is known by: its settings and its data."""
+    return json.dumps({"config": config, "data": data}, sort_keys=True)
+
+
 def _read(log: Path | None) -> dict[str, float]:
     if log is None or not log.is_file():
         return {}
     found = {}
-    for text in log.read_text("utf-8").splitlines():
-        line = json.loads(text)
-        score = line["nll"]
-        found[json.dumps(line["config"], sort_keys=True)] = float("inf") if score is None else score
+    for number, text in enumerate(log.read_bytes().splitlines(keepends=True), 1):
+        if not text.endswith(b"\n"):
+            break  # its writer was killed
+        try:
+            line = TrialLine.model_validate(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{log} has a line that is not a trial, line {number}: take that line out, and its "
+                "trial is made again"
+            ) from error
+        found[_name(line.config, line.data)] = float("inf") if line.nll is None else line.nll
     return found
 
 
@@ -182,7 +210,7 @@ def _write(log: Path | None, known: Mapping[str, float]) -> None:
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     lines = [
-        json.dumps({"nll": None if score == float("inf") else score, "config": json.loads(name)})
+        json.dumps({"nll": score if isfinite(score) else None, **json.loads(name)})
         for name, score in known.items()
     ]
     replace_file(log, ("\n".join(lines) + "\n").encode())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -123,7 +124,7 @@ def _read_text(path: Path, dtype: np.dtype[Any], most: int) -> NDArray[Any]:
     opener = gzip.open if path.suffix == ".gz" else open
     parts, width, taken = list[NDArray[Any]](), None, 0
     with opener(path, "rt", encoding="utf-8") as file:
-        while lines := file.readlines(1 << 24):
+        for lines in _lines(file, most):
             text = [line for line in lines if line.strip()]
             if not text:
                 continue
@@ -135,3 +136,22 @@ def _read_text(path: Path, dtype: np.dtype[Any], most: int) -> NDArray[Any]:
             taken += part.nbytes
             check_bytes(f"{path}: its numbers", 2 * taken, most)
     return np.concatenate(parts) if parts else np.empty((0, 0), dtype)
+
+
+_AT_ONCE = 1 << 20
+_BYTES_PER_CHARACTER = 16
+"""What the numbers of a line take while they are read, and its text."""
+
+
+def _lines(file: IO[str], most: int) -> Iterator[list[str]]:
+    """The lines of a text, some at a time; one that would not fit into memory is refused."""
+    begun = list[str]()
+    while text := file.read(_AT_ONCE):
+        whole, end, rest = text.rpartition("\n")
+        if end:
+            yield "".join([*begun, whole]).split("\n")
+            begun = []
+        begun.append(rest)
+        length = sum(map(len, begun))
+        check_bytes(f"a line of {length} characters or more", _BYTES_PER_CHARACTER * length, most)
+    yield ["".join(begun)]

@@ -67,6 +67,14 @@ def test_columns_become_features_by_their_kind():
     assert "no label" in second
 
 
+def test_a_split_that_is_drawn_with_few_training_nodes_is_said():
+    nodes = pandas.DataFrame({"id": range(1700), "size": 1.5, "label": [*"xy"] * 850})
+    edges = pandas.DataFrame({"source": range(1699), "target": range(1, 1700)})
+    said = "The split is drawn: 40 of 1,700 labelled nodes train"
+    assert from_pandas(nodes, edges).notes[-1].startswith(said)
+    assert not any(said in note for note in from_pandas(nodes, edges, split="ppnp").notes)
+
+
 def test_files_folders_pandas_and_parquet_give_one_graph(tmp_path):
     wanted = load_tables(EXAMPLE, **OPTIONS).data
     nodes, edges = (pandas.read_csv(EXAMPLE / f"{name}.csv") for name in ("nodes", "edges"))

@@ -76,6 +76,12 @@ def build(
         notes.append(
             f"{listed(words)} is a class of {label}: leave the cells of nodes without one empty."
         )
+    if split == "public" and chosen_split.name == "random-per-class":
+        trained, labelled = int(chosen_split.train.sum()), int((y >= 0).sum())
+        notes.append(
+            f"The split is drawn: {trained:,} of {labelled:,} labelled nodes train, as many of "
+            "each class. With split random-fractions three fifths of them would."
+        )
     return replace(dataset, schema=schema, notes=(*notes, *_no_edges_in_words(found)))
 
 

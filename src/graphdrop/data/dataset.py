@@ -257,7 +257,7 @@ def _check_covers(split: Split, data: Data) -> Split:
             f"split covers {split.num_nodes} nodes but the graph has {data.y.shape[0]}: "
             "give a split of this graph"
         )
-    unlabelled = (split.train | split.val | split.test) & (data.y < 0)
+    unlabelled = split.used & (data.y < 0)
     if bool(unlabelled.any()):
         raise ValueError(
             f"split contains node {int(unlabelled.nonzero()[0])}, which has no label: take it out"

@@ -63,6 +63,11 @@ class Split:
         return self.train.shape[0]
 
     @property
+    def used(self) -> Tensor:
+        """The mask of nodes that are in a part."""
+        return self.train | self.val | self.test
+
+    @property
     def sizes(self) -> SplitSizes:
         """The number of nodes in each part."""
         return SplitSizes(int(self.train.sum()), int(self.val.sum()), int(self.test.sum()))

@@ -155,9 +155,9 @@ def _with_given_split(data: Data, task: Task | None) -> Dataset:
     data = copy.copy(data)
     data.x = data.x.to(torch.float32)
     train, val, test = (data[name] for name in MASKS)
-    if task is None:
-        task_of(data.y[train | val | test])
     split = Split(train, val, test, "given")
+    if task is None:
+        task_of(data.y[split.used])  # refuses what is no target before anything is trained
     return Dataset(OWN, data, split, 0)
 
 

@@ -122,7 +122,7 @@ class Trainer:
         self.fingerprint = provenance.fingerprint(dataset.data)
         # a copy, since PyG moves the tensors of the Data itself
         self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
-        self.task = weighted(task or task_of(_used(dataset)), config, dataset)
+        self.task = weighted(task or task_of(dataset.data.y[dataset.split.used]), config, dataset)
         self.loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
@@ -394,10 +394,3 @@ class Trainer:
     def scores(self, name: str, answer: Any) -> Any:
         """The scores of a prediction of one part of the split."""
         return self.task.scores(answer, self.targets[self.rows[name]], self.config)
-
-
-def _used(dataset: Dataset) -> Tensor:
-    """The targets of nodes that are in a part of the split."""
-    split = dataset.split
-    used: Tensor = dataset.data.y[split.train | split.val | split.test]
-    return used

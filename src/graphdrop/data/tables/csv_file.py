@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from graphdrop.data.tables.table import Column, Table
+from graphdrop.data.tables.table import Column, Table, distinct
 from graphdrop.util.memory import check_bytes
 
 DELIMITERS = (",", ";", "\t")
@@ -90,13 +90,7 @@ def _names(header: list[str], path: Path) -> list[str]:
             f"{path} has {len(header)} columns; it takes at most {MOST_COLUMNS}. Give fewer, or "
             "features as an .npz file."
         )
-    names = [name.strip() or f"#{number}" for number, name in enumerate(header, 1)]
-    seen = set[str]()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{path} has two columns named {name!r}: rename one of them")
-        seen.add(name)
-    return names
+    return distinct([name.strip() or f"#{number}" for number, name in enumerate(header, 1)], path)
 
 
 def _encoding(head: bytes, path: Path) -> str:

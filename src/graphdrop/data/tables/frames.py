@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from graphdrop.data.tables.options import TableOptions
-from graphdrop.data.tables.table import Column, Table
+from graphdrop.data.tables.table import Column, Table, distinct
 from graphdrop.util.memory import most_bytes
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def from_networkx(
         (('Mr. Hi', 'Officer'), 34)
     """
     items = list(graph.nodes(data=True))
-    keys = _names(dict.fromkeys(key for _, attributes in items for key in attributes), "nodes")
+    found_keys = dict.fromkeys(key for _, attributes in items for key in attributes)
+    keys = distinct([str(key) for key in found_keys], "nodes")
     own = INDEX if INDEX not in keys else "node index"
     found = [{str(key): value for key, value in attributes.items()} for _, attributes in items]
     columns = {own: Column([str(node) for node, _ in items])}
@@ -185,19 +186,8 @@ def _built(
     return build(name, first, second, options, split=split, seed=seed, most=most_bytes())
 
 
-def _names(keys: Iterable[object], table: str) -> list[str]:
-    """Keys of columns as text; two that are the same text are refused, as in a file."""
-    names = [str(key) for key in keys]
-    seen = set[str]()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{table} has two columns named {name!r}: rename one of them")
-        seen.add(name)
-    return names
-
-
 def _from_frame(frame: pandas.DataFrame, table: str) -> dict[str, Column]:
-    names = _names(frame.columns, table)
+    names = distinct([str(key) for key in frame.columns], table)
     series = (values for _, values in frame.items())
     return {name: _from_series(values, name) for name, values in zip(names, series, strict=True)}
 

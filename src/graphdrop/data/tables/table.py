@@ -104,6 +104,16 @@ def as_number(text: str) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def distinct(names: list[str], where: object) -> list[str]:
+    """The names of columns; two that are the same are refused."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{where} has two columns named {name!r}: rename one of them")
+        seen.add(name)
+    return names
+
+
 def listed(names: Sequence[str] | Mapping[str, object], most: int = 12) -> str:
     """Names with commas between them, shortened where they are many or long."""
     shown = [name if len(name) <= 40 else f"{name[:37]}..." for name in list(names)[:most]]

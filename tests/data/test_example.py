@@ -1,6 +1,7 @@
 """An installed package can write the tables that the README and the pages use."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,10 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path):
         write_example(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["edges.csv"]
     assert len(example_files()) == 4
+
+
+def test_the_accounts_in_the_repository_are_what_their_script_makes():
+    made = runpy.run_path(str(EXAMPLE / "make_fraud.py"))["fraud_files"]()
+    folder = EXAMPLE / "fraud"
+    assert made == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert sum(map(len, made.values())) < 500_000

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from graphdrop.experiments import recipe as recipes
-from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.ood_table import resampled
 from graphdrop.experiments.set_table import torchcp_sizes
 from graphdrop.experiments.store import Store
@@ -61,8 +60,8 @@ def cells(recipe: str) -> dict[str, dict[tuple, str]]:
     read = recipes.read_recipe(recipe)
     return {
         f"{cell.column}/{cell.row}": {
-            (config.seed, getattr(config, "left_out", None)): run_key(config, watch=read.watch)
-            for config in cell.configs
+            (config.seed, getattr(config, "left_out", None)): key
+            for config, key in zip(cell.configs, cell.keys(watch=read.watch), strict=True)
         }
         for cell in read.cells()
     }

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from graphdrop.config import Config, settle
-from graphdrop.experiments import keys
+from graphdrop.config import Config, auto, settle
+from graphdrop.experiments import keys, targets
 from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.recipe import read_recipe
+from graphdrop.experiments.store import Store
 
 
 def paper(asked: dict[str, Any]) -> Config:
@@ -79,3 +81,24 @@ def test_with_the_recipe_auto_a_default_that_is_given_is_another_run():
     assert run_key(settle({"objective": {"agree": 0.0}})) != run_key(Config())
     assert run_key(settle({"data": {"dataset": "Cora", "root": "/x"}})) == run_key(Config())
     assert run_key(Config()) != run_key(paper({}))
+
+
+def test_runs_of_an_earlier_version_of_the_recipe_auto_are_found_and_not_mixed_with_new_ones(
+    tmp_path,
+):
+    recipe = read_recipe("table1-auto")
+    cell = recipe.cells(runs=1)[0]
+    assert recipe.version != auto.VERSION
+    assert cell.keys() == [run_key(cell.configs[0], auto_version=recipe.version)]
+    assert cell.keys() != [run_key(cell.configs[0])]
+    store = Store(tmp_path)
+    request = targets.Request("auto", runs=1, out=tmp_path)
+
+    def versions():
+        return {one.version for one in targets._cells(recipe, store, request)}
+
+    assert versions() == {auto.VERSION}, "a new folder takes the current version"
+    store.append({"key": cell.keys()[0], "seed": cell.configs[0].seed})
+    assert versions() == {recipe.version}
+    with pytest.raises(ValueError, match="give --out another folder"):
+        next(targets.reproduce(["table1"], request))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
 
-VERSION = 2
+VERSION = 3
 """The version of the rules below; it is part of a run's key."""
 
 FeatureKind = Literal["words", "dense", "unscaled"]

@@ -49,7 +49,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
 
 def settled(config: Config) -> dict[str, Any]:
     """All settings of a run but those that have no effect on its result, as plain values."""
-    values = _with_effect(config, config.model_dump(mode="json"))
+    values = _with_effect(config, config.model_dump(mode="json"), auto.VERSION)
     if config.recipe == "paper":
         for section, before in _CAME_LATER.items():
             for name, value in before.items():
@@ -58,10 +58,10 @@ def settled(config: Config) -> dict[str, Any]:
     return values
 
 
-def _with_effect(config: Config, values: dict[str, Any]) -> dict[str, Any]:
+def _with_effect(config: Config, values: dict[str, Any], auto_version: int) -> dict[str, Any]:
     """Plain values without settings that cannot change a result; a dataset has one name."""
     if values.pop("recipe", config.recipe) == "auto":
-        values["recipe"] = f"auto {auto.VERSION}"
+        values["recipe"] = f"auto {auto_version}"
     for section, names in _WITHOUT_EFFECT.items():
         for name in names:
             values.get(section, {}).pop(name, None)
@@ -74,11 +74,18 @@ def _with_effect(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def run_key(config: Config, *, watch: bool = False, checksum: str | None = None) -> str:
+def run_key(
+    config: Config,
+    *,
+    watch: bool = False,
+    checksum: str | None = None,
+    auto_version: int = auto.VERSION,
+) -> str:
     """The key of a run; with `watch` it also follows the total variation of its layers.
 
     It needs no data at hand: a known dataset is what its published checksums say, and of a file
-    that is not there its `checksum` can be given.
+    that is not there its `checksum` can be given. `auto_version` is the version of the recipe auto
+    that chose what was not given, if that is not the current one.
     """
     everything = {
         "algorithm": ALGORITHM,
@@ -86,7 +93,7 @@ def run_key(config: Config, *, watch: bool = False, checksum: str | None = None)
         # The recipe auto chooses whatever is not given.
         "settings": settled(config)
         if config.recipe == "paper"
-        else _with_effect(config, {"seed": config.seed} | config.asked()),
+        else _with_effect(config, {"seed": config.seed} | config.asked(), auto_version),
         **({"watch": True} if watch else {}),
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]

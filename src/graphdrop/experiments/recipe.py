@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphdrop import config as settings
-from graphdrop.config import Config
+from graphdrop.config import Config, auto
 from graphdrop.config.recipes import merged
 from graphdrop.experiments.calibrators import Divided
 from graphdrop.experiments.controlled import OWN, Controlled
 from graphdrop.experiments.factors import Factor
+from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.left_out_class import LeftOut
 from graphdrop.experiments.ood_scores import Unfamiliar
 from graphdrop.experiments.set_coverage import Covered
@@ -105,6 +106,8 @@ class Recipe(Part):
     title: str
     settings: Literal["paper", "auto"] = "paper"
     """The recipe that settings come from where no rule sets them."""
+    version: Annotated[int, Field(ge=1)] = auto.VERSION
+    """The version of the recipe auto that its committed runs were made with."""
     base: str | None = None
     found: str | None = None
     runs: Annotated[int, Field(ge=1)]
@@ -162,6 +165,7 @@ class Recipe(Part):
                         row, self._settled(row, dataset, layers, seed=seed, over=over)
                     )
                 ),
+                self.version,
             )
             for (dataset, layers), row in itertools.product(columns, self.rows)
         ]
@@ -242,6 +246,15 @@ class Cell:
     dataset: str
     layers: int
     configs: tuple[Config, ...]
+    version: int
+    """The version of the recipe auto that its runs are made with, or were."""
+
+    def keys(self, *, watch: bool = False, checksum: str | None = None) -> list[str]:
+        """The keys of its runs, as `run_key` has them."""
+        return [
+            run_key(one, watch=watch, checksum=checksum, auto_version=self.version)
+            for one in self.configs
+        ]
 
     @property
     def column(self) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from graphdrop.config import Config, explained
+from graphdrop.config import Config, auto, explained
 from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Part, Row, Rule, checked, settled_run, toml_names
 from graphdrop.experiments.spaces import Assignment, Space, draw, nested, values_of
@@ -77,7 +77,7 @@ class Search(Part):
             else:  # the space is smaller than the budget
                 break
         configs = tuple(config for trial in trials for config in trial.configs)
-        return SearchCell(row.name, dataset, layers, configs, tuple(trials))
+        return SearchCell(row.name, dataset, layers, configs, auto.VERSION, tuple(trials))
 
     def _trial(self, row: Row, dataset: str, layers: int, number: int, drawn: Assignment) -> Trial:
         over = nested(drawn)

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from graphdrop.experiments.keys import run_key
 from graphdrop.experiments.recipe import Cell, Recipe, read_recipe
 from graphdrop.experiments.store import Record, Store
 from graphdrop.metrics import ThresholdAxis
@@ -107,7 +106,7 @@ def _few(words: Sequence[str], limit: int = 4) -> str:
 def in_store(cell: Cell, store: Store, *, watch: bool, checksum: str | None = None) -> CellRuns:
     """A cell with those of its runs that the store has; `checksum` is of a file not at hand."""
     records = store.records()
-    keys = [run_key(config, watch=watch, checksum=checksum) for config in cell.configs]
+    keys = cell.keys(watch=watch, checksum=checksum)
     there = [records[key] for key in keys if key in records]
     whole = [record for record in there if "error" not in record]
     return CellRuns(cell, whole, len(there) - len(whole))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from graphdrop.config import auto
 from graphdrop.executors import Executor
 from graphdrop.experiments import (
     calibration_table,
@@ -21,8 +22,7 @@ from graphdrop.experiments import (
 )
 from graphdrop.experiments import recipe as recipes
 from graphdrop.experiments.display import Display, Line, LiveTable
-from graphdrop.experiments.factors import Factor, chosen
-from graphdrop.experiments.keys import run_key
+from graphdrop.experiments.factors import chosen
 from graphdrop.experiments.recipe import Cell, Recipe
 from graphdrop.experiments.rendering import Rendering
 from graphdrop.experiments.runner import run_cells
@@ -116,9 +116,11 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
                 "calibration, sets, worth, and ood with the recipe auto take others"
             )
         factors = list(chosen(recipe.factors, request.factors))
+        cells = _cells(recipe, store, request)
         if not request.render_only:
-            _make(target, recipe, store, request, factors)
-        cells = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
+            needed = recipes.needed(cells, factors)
+            asked = recipes.only(needed, request.datasets, request.methods)
+            _make(target, recipe, asked, store, request)
         found = TargetRuns(
             target,
             recipe,
@@ -161,11 +163,31 @@ def rows_of(targets: Sequence[str], recipe: str) -> list[str]:
     return [row.name for name in there for row in recipes.read_recipe(name).rows]
 
 
+def _cells(recipe: Recipe, store: Store, request: Request) -> list[Cell]:
+    """The cells with the version of the recipe auto of the runs that are in the store.
+
+    Where the store has none of an earlier version, all runs are of the current one.
+    """
+    cells = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
+    known = store.records()
+    if any(key in known for cell in cells for key in cell.keys(watch=recipe.watch)):
+        return cells
+    return [replace(cell, version=auto.VERSION) for cell in cells]
+
+
 def _make(
-    target: str, recipe: Recipe, store: Store, request: Request, factors: Sequence[Factor]
+    target: str, recipe: Recipe, cells: Sequence[Cell], store: Store, request: Request
 ) -> None:
-    every = recipe.cells(runs=request.runs, quick=request.quick, files=request.files)
-    cells = recipes.only(recipes.needed(every, factors), request.datasets, request.methods)
+    if recipe.settings == "auto" and any(cell.version != auto.VERSION for cell in cells):
+        known = store.records()
+        keys = [key for cell in cells for key in cell.keys(watch=recipe.watch)]
+        if all(key in known for key in keys):
+            return
+        raise ValueError(
+            f"{target} in {request.folder} was made with version {recipe.version} of the recipe "
+            f"auto, and this is version {auto.VERSION}: give --out another folder to make all of "
+            "it anew, or --render-only to show what is there"
+        )
     configs = [config for cell in cells for config in cell.configs]
     display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)
     run_cells(
@@ -184,7 +206,7 @@ def _display(
 ) -> Display:
     known, lines = store.records(), {}
     for cell in cells:
-        keys = [run_key(config, watch=recipe.watch) for config in cell.configs]
+        keys = cell.keys(watch=recipe.watch)
         done = {key: known[key] for key in keys if key in known}
         lines[cell.name] = Line(keys, cell.configs[0].train.epochs, done)
     return LiveTable(f"{title}{', quick' if request.quick else ''}", lines, request.jobs)

@@ -243,6 +243,26 @@ def test_balanced_class_weights_count_every_class_alike():
     assert torch.allclose(sums, sums.mean().expand(3))
 
 
+def test_balanced_class_weights_leave_a_rare_class_as_frequent_as_it_is():
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(1500, generator=generator) < 0.06).long()
+    x = torch.randn(1500, 4, generator=generator) + y[:, None]
+    nodes = torch.arange(1500)
+    data = Data(x=x, edge_index=torch.stack([nodes, nodes.roll(1)]), y=y)
+    config = Config(
+        recipe="paper",
+        data={"split": "random-fractions"},
+        model={"method": "GCN", "hidden": 16},
+        objective={"class_weights": "balanced"},
+        train={"epochs": 150, "learning_rate": 0.02, "select": "nll"},
+    )
+    trainer = Trainer(config, data, progress=Silent())
+    trainer.select()
+    claimed = trainer.predict(trainer.rows["test"]).probabilities[:, 1]
+    noise = float((claimed * (1 - claimed)).mean().sqrt()) / len(claimed) ** 0.5
+    assert float(claimed.mean()) == pytest.approx(float(y.double().mean()), abs=3 * noise)
+
+
 def test_a_small_graph_is_divided_by_fractions_with_a_note():
     said = []
     data = graph()

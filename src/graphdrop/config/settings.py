@@ -192,7 +192,8 @@ class ObjectiveSettings(Section):
     sharpen: Positive = 0.5
     """Consistency loss: the temperature by which the mean is sharpened; lower is sharper."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Whether the likelihood of a training node is weighted by 1 / the size of its class."""
+    """Whether the likelihood of a training node is weighted by 1 / the size of its class. The
+    weights are undone in the probabilities: classes stay as frequent as they are."""
 
 
 class TrainSettings(Section):

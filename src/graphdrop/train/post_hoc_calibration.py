@@ -54,10 +54,10 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
     rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
     calibrator, halves = fit_calibrator(trainer, drawn, rows)
     found = dict(raw)
+    validation = None
     if shared and halves is not None and trainer.task.output == "classes":
-        answer = out_of_fold(drawn, halves, rows)
-        found["validation"] = trainer.scores("validation", answer)
-        found["reject_by"] = best_at_errors(answer, trainer.targets[rows])
+        validation = out_of_fold(drawn, halves, rows)
+        found["reject_by"] = best_at_errors(validation, trainer.targets[rows])
     engine = trainer.engine
     engine.defaults = replace(
         engine.defaults,
@@ -66,8 +66,9 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         reject_by=found.pop("reject_by", None),
     )
     if not shared:
-        answer = drawn.predict(trainer.rows["validation"])
-        found["validation"] = trainer.scores("validation", answer)
+        validation = drawn.predict(trainer.rows["validation"])
+    if validation is not None:
+        found["validation"] = trainer.scores("validation", validation)
     answer = drawn.predict(trainer.rows["test"])
     found["test"] = trainer.scores("test", answer)
     summary = {"name": calibrator.name, **calibrator.summary()}
@@ -81,8 +82,9 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         )
         found["calibration"] |= {"ece_floor": floor.mean, "ece_floor_high": floor.high}
     found["warnings"] = warnings_of(
-        answer,
-        trainer.targets[trainer.rows["test"]],
+        validation,
+        trainer.targets[trainer.rows["validation"]],
+        model=None if trainer.own_model else trainer.config.model,
         calibration_nodes=len(rows),
         selected_epoch=trainer.selection.epoch,
         epochs=trainer.config.train.epochs,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphdrop.config import ModelSettings
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibration import FEW
-from graphdrop.metrics import CalibrationFloor
+from graphdrop.metrics import CalibrationFloor, ood_auroc
 
 EARLY = 0.05
 """A selected epoch within this fraction of all epochs counts as hardly trained."""
-MAJORITY = 0.98
-"""A network that predicts one class for this fraction of the nodes has not learned classes."""
+CHANCE = 2.0
+"""An AUROC so many standard errors above one half is not put down to chance."""
 GAP = 0.05
 """A calibration error this much above its floor gives a warning."""
 SCALES = 100.0
@@ -22,9 +24,10 @@ SCALES = 100.0
 
 
 def warnings_of(
-    answer: Any,
+    validation: Any,
     targets: Tensor,
     *,
+    model: ModelSettings | None,
     calibration_nodes: int,
     selected_epoch: int,
     epochs: int,
@@ -35,8 +38,9 @@ def warnings_of(
     """Warnings about a run, each with what to do.
 
     Args:
-        answer: the prediction for the test nodes.
-        targets: the targets of the test nodes.
+        validation: the prediction for the validation nodes.
+        targets: the targets of the validation nodes.
+        model: the settings of the network; ``None`` for a model of the user's own.
         calibration_nodes: how many nodes the calibrator was fitted on; 0 for none.
         selected_epoch: the epoch of the selected state.
         epochs: the largest number of epochs.
@@ -45,8 +49,11 @@ def warnings_of(
         x: the features as the network reads them.
     """
     found = []
-    if isinstance(answer, Predictive):
-        found += _of_classes(answer, targets)
+    if isinstance(validation, Predictive) and not _tells_classes_apart(validation, targets):
+        found.append(
+            "no class of the validation nodes is ranked better than by chance: the network has not "
+            f"learned to tell classes apart; try {_remedies(model)}"
+        )
     if epochs >= 40 and selected_epoch <= EARLY * epochs:
         found.append(
             f"the best state is that after epoch {selected_epoch} of {epochs}: training did not "
@@ -70,17 +77,34 @@ def warnings_of(
     return found
 
 
-def _of_classes(answer: Predictive, targets: Tensor) -> list[str]:
-    predicted = answer.predicted
-    share, most = predicted.bincount().max() / len(predicted), int(predicted.mode().values)
-    real = float((targets == most).float().mean())
-    if share >= MAJORITY and real < MAJORITY:
-        return [
-            f"{100 * float(share):.0f} % of the test nodes are predicted to be of class {most}, "
-            f"which {100 * real:.0f} % are of: the network has not learned to tell classes apart; "
-            'try model.norm_layer, model.residual = "linear", or another architecture'
-        ]
-    return []
+def _tells_classes_apart(answer: Predictive, labels: Tensor) -> bool:
+    """Whether the probability of some class is higher for its nodes than chance explains.
+
+    A rare class may be told apart well and still never be the likeliest one, so that the predicted
+    classes say nothing about it. Of one class alone nothing can be told.
+    """
+    present = labels.bincount().nonzero().flatten().tolist()
+    for label in present:
+        own = labels == label
+        positives, negatives = int(own.sum()), int((~own).sum())
+        if not negatives:
+            return True
+        auroc = float(ood_auroc(answer.probabilities[:, label], own))
+        # of ranks that are independent of the labels (Mann and Whitney)
+        error = math.sqrt((len(labels) + 1) / (12 * positives * negatives))
+        if auroc > 0.5 + CHANCE * error:
+            return True
+    return False
+
+
+def _remedies(model: ModelSettings | None) -> str:
+    """What may help a network that has learned nothing and is not set already."""
+    tries = ["another architecture"]
+    if model is not None and model.residual is False:
+        tries.insert(0, 'model.residual = "linear"')
+    if model is not None and model.norm_layer == "none":
+        tries.insert(0, 'model.norm_layer = "layer"')
+    return " or ".join(filter(None, (", ".join(tries[:-1]), tries[-1])))
 
 
 def _unscaled(x: Tensor) -> bool:

@@ -71,6 +71,10 @@ class Task(ABC):
 class Classes(Task):
     """One class out of several for every node: logits ``[nodes, classes]``.
 
+    A network that is trained with weights `w` learns `p(class | node) w(class)`, normalized. The
+    loss therefore adds `log w` to the logits before it weights them: the logits themselves, and
+    all that is made of them, keep the classes as frequent as they are.
+
     Args:
         weight: weights of the classes in the cross-entropy, ``[classes]``; equal by default.
     """
@@ -93,11 +97,12 @@ class Classes(Task):
         return float(self.weight.double()[targets.cpu()].sum())
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy."""
-        weight = self.weight
-        if weight is not None and len(weight) < outputs.shape[1]:
-            weight = torch.nn.functional.pad(weight, (0, outputs.shape[1] - len(weight)), value=1.0)
-        return cross_entropy(outputs, targets, None if weight is None else weight.to(outputs))
+        """Cross-entropy; with weights, of the logits plus the logarithms of the weights."""
+        if self.weight is None:
+            return cross_entropy(outputs, targets)
+        rest = outputs.shape[1] - len(self.weight)
+        weight = torch.nn.functional.pad(self.weight, (0, rest), value=1.0).to(outputs)
+        return cross_entropy(outputs + weight.log(), targets, weight)
 
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""

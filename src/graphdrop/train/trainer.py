@@ -118,7 +118,7 @@ class Trainer:
         config, trial = auto.decided(
             config, dataset, stored, self.progress, own=model is not None, device=device
         )
-        self.config, self.dataset = config, dataset
+        self.config, self.dataset, self.own_model = config, dataset, model is not None
         self.fingerprint = provenance.fingerprint(dataset.data)
         # a copy, since PyG moves the tensors of the Data itself
         self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
@@ -138,7 +138,7 @@ class Trainer:
         self.engine: SampledModel = sampled(self.model)
         self.engine.defaults = PredictionDefaults.of(config).fitted(self.data.x, self.rows["train"])
         if config.train.estimator != "method":
-            self.engine.estimator = self._asked_estimator(own=model is not None)
+            self.engine.estimator = self._asked_estimator(own=self.own_model)
         self.batches = mini_batches(self)
         self.objective = Objective(config.objective, self.engine, len(self.labels))
         rate, decay = config.train.learning_rate, config.train.average

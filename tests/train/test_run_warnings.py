@@ -1,0 +1,41 @@
+"""Warnings about a run say what is wrong, and advise nothing that is set already."""
+
+import torch
+
+from graphdrop.config import Config
+from graphdrop.inference import Predictive
+from graphdrop.train.run_warnings import warnings_of
+
+LABELS = (torch.arange(1000) % 25 == 0).long()
+"""One node in 25 is of class 1."""
+
+
+def warned(scores: torch.Tensor, **model: object) -> list[str]:
+    """Warnings about probabilities of class 1 that are between 0.01 and 0.2."""
+    rare = 0.01 + 0.19 * scores.argsort().argsort() / len(scores)
+    logits = torch.stack([1 - rare, rare], 1).log()
+    return warnings_of(
+        Predictive.from_logits(logits),
+        LABELS,
+        model=Config(recipe="paper", model=model).model,
+        calibration_nodes=1000,
+        selected_epoch=50,
+        epochs=100,
+        ece=0.0,
+        floor=None,
+        x=torch.zeros(2, 1),
+    )
+
+
+def test_a_rare_class_that_is_never_predicted_and_ranked_well_is_no_reason_to_warn():
+    noise = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    assert warned(LABELS + noise) == []
+    assert "not learned" in warned(noise)[0]
+
+
+def test_a_warning_advises_nothing_that_is_set_already():
+    noise = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    (plain,), (both,) = warned(noise), warned(noise, residual="linear", norm_layer="layer")
+    assert "model.residual" in plain
+    assert "model.norm_layer" in plain
+    assert "model." not in both

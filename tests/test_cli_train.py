@@ -157,8 +157,8 @@ def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
     wanted = trainer.predict(torch.arange(80)).probabilities
     data = load_dataset(graph).data
     assert torch.equal(predict(load(tmp_path / "a"), data).probabilities, wanted)
-    assert run("predict", tmp_path / "a", "-o", tmp_path / "a.csv")[0] == 0
-    with (tmp_path / "a.csv").open() as stream:
+    assert run("predict", tmp_path / "a")[0] == 0  # it writes beside the run
+    with (tmp_path / "a-answers.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     written = [[float(row[f"probability_{number}"]) for number in range(3)] for row in rows]
     torch.testing.assert_close(torch.tensor(written), wanted, rtol=1e-7, atol=1e-9)

@@ -143,6 +143,7 @@ def test_an_override_that_names_no_setting_is_refused(word):
         ({"model": {"drop": 1.0}}, "model.drop is 1.0; it takes a number above 0 and below 1"),
         ({"train": {"learning_rate": float("nan")}}, "train.learning_rate is nan"),
         ({"model": {"nrom": "row"}}, "model.nrom is not a setting: give model.norm"),
+        ({"train": {"lr": 0.1}}, "train.lr is not a setting: give train.learning_rate"),
         ({"modle": {}}, "modle is not a setting: give model"),
         ({"model": 3}, "model is 3; it takes a table"),
         ({"objective": {"kl_weight": "x"}}, "'x'; it takes a number of at least 0 or \"elbo\""),

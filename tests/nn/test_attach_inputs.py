@@ -192,3 +192,9 @@ def test_a_model_compiled_as_one_graph_is_refused_rather_than_left_unmasked():
     handle = attach(LAYERS["GCN"](), two_blocks())
     with pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(handle.model, backend="aot_eager", fullgraph=True)(X, EDGES)
+
+
+def test_a_layer_that_keeps_its_first_messages_is_refused():
+    with pytest.raises(ValueError, match=r"SGConv with cached=True.*make it with cached=False"):
+        attach(conv.SGConv(4, 2, cached=True), DropEdge(0.5))
+    attach(conv.GCNConv(4, 2, cached=True), DropEdge(0.5))  # which keeps the normalization alone

@@ -1,12 +1,19 @@
-"""Features are read as stored or with rows that sum to 1, dense or sparse."""
+"""What a run takes: settings, graphs, features as stored or with rows that sum to 1."""
+
+import copy
+from dataclasses import replace
 
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
+from graphdrop import GCN, Config, GraphDropConnect, Trainer, load_dataset, predict
 from graphdrop.config import DataSettings
+from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.features import row_normalized
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.train.inputs import check_name, load_for
+from graphdrop.train.progress import Silent
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -45,3 +52,49 @@ def test_a_graph_goes_with_settings_that_call_it_by_its_name(tiny, name):
 def test_a_graph_is_refused_by_the_settings_of_another(tiny):
     with pytest.raises(ValueError, match=r"dataset is 'data' and data\.dataset 'cora'"):
         check_name(tiny, DataSettings(dataset="cora"))
+
+
+def refused(build, error=TypeError):
+    with pytest.raises(error) as caught:
+        build()
+    return str(caught.value)
+
+
+def test_what_is_no_graph_or_no_setting_gets_the_remedy(tiny):
+    graph = tiny.data
+    kinds = HeteroData({"a": {"x": graph.x}})
+    assert "Trainer(Config(), data)" in refused(lambda: Trainer(graph))
+    assert "Batch.from_data_list" in refused(lambda: Trainer(Config(), [graph, graph]))
+    assert "to_homogeneous()" in refused(lambda: load_dataset(kinds))
+    network = GCN(graph.num_features, 4, 2, 3, GraphDropConnect())
+    assert "to_homogeneous()" in refused(lambda: predict(network, kinds))
+    assert "give its .data" in refused(lambda: predict(network, tiny))
+    trainer = Trainer(Config(train={"epochs": 1}), tiny, progress=Silent())
+    assert "predict(trainer.model, data)" in refused(lambda: trainer.predict(graph))
+
+
+def test_edge_weights_are_refused_before_a_trial(tiny):
+    graph = copy.copy(tiny.data)
+    graph.edge_weight = torch.ones(graph.num_edges)
+    said = Notes()
+    build = lambda: Trainer(Config(model={"architecture": "sage"}), graph, progress=said)  # noqa: E731
+    assert "which sage does not read" in refused(build, ValueError)
+    assert said.lines == []
+
+
+def test_training_says_what_was_done_to_repeated_edges_and_self_loops(tiny):
+    changes = EdgeChanges(stored=9, duplicates=2, self_loops=1, one_way=0)
+    said = Notes()
+    Trainer(Config(train={"epochs": 1}), replace(tiny, changes=changes), progress=said)
+    assert "Stored edges: 9, 2 repeats merged, 1 self-loops removed." in said.lines
+
+
+class Notes(Silent):
+    """Keeps the notes of a run."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def note(self, line):
+        self.lines.append(line)

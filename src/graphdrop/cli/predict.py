@@ -28,9 +28,14 @@ BETWEEN = "|"
 def predict(
     run: Run,
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="The file to write: .csv, or .parquet with pyarrow."),
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write: .csv, or .parquet with pyarrow.",
+            show_default="RUN-answers.csv",
+        ),
+    ] = None,
     *,
     samples: Samples = None,
     dataset: OwnData = None,
@@ -55,6 +60,8 @@ def predict(
     from graphdrop.inference.shift import CalibrationShiftWarning  # noqa: PLC0415
     from graphdrop.inference.trust import trusted  # noqa: PLC0415
 
+    if output is None:
+        output = run.resolve().with_name(f"{run.resolve().name}-answers.csv")
     write = writer(output)
     opened = opened_run(run, dataset, nodes, edges, device)
     names = Names.of(opened.data)

@@ -70,13 +70,30 @@ def _problem(error: Any, known: Mapping[str, str]) -> str:
     return f"{key} is {shown(error['input'])}; it takes {expected}"
 
 
+_NAMES_ELSEWHERE = {
+    "lr": "train.learning_rate",
+    "weight_decay": "objective.l2",
+    "num_layers": "model.layers",
+    "hidden_channels": "model.hidden",
+    "hidden_dim": "model.hidden",
+    "num_heads": "model.heads",
+    "num_samples": "predict.samples",
+    "early_stopping": "train.patience",
+    "p": "model.dropout",
+}
+"""What torch, PyTorch Geometric and others call settings of ours."""
+
+
 def _near(key: str, known: Iterable[str]) -> list[str]:
     """Settings with similar names, in the same section or in any."""
     key, known = key[:_LONGEST], list(known)
-    section, dot, _ = key.partition(".")
+    section, dot, name = key.partition(".")
+    if (ours := _NAMES_ELSEWHERE.get(name or key)) in known and ours is not None:
+        return [ours]
     if dot:
-        siblings = [one for one in known if one.startswith(f"{section}.")]
-        return difflib.get_close_matches(key, siblings, 1) or siblings
+        siblings = {k.partition(".")[2]: k for k in known if k.startswith(f"{section}.")}
+        close = difflib.get_close_matches(name, siblings, 1)
+        return [siblings[near] for near in close] or list(siblings.values())
     tables = list(dict.fromkeys(one.partition(".")[0] for one in known))
     names = {one.rpartition(".")[2] for one in known}
     for candidates, cutoff in ((names, 1.0), (tables, 0.6), (names, 0.6)):

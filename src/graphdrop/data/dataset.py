@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from graphdrop.data import sources
 from graphdrop.data.edges import EdgeChanges, undirected_edges
@@ -123,6 +123,11 @@ def load_dataset(
         (2, torch.bool)
     """
     most = most_bytes(max_bytes)
+    if isinstance(name, HeteroData):
+        raise TypeError(
+            "the graph is a HeteroData, and a dataset has one kind of nodes: give "
+            "data.to_homogeneous() with y and the masks of the nodes to classify"
+        )
     if isinstance(name, Data):
         return build_dataset("data", copy.copy(name), split, seed, most=most)
     if name == SYNTHETIC:

@@ -25,6 +25,15 @@ class EdgeChanges:
     self_loops: int
     one_way: int
 
+    def __str__(self) -> str:
+        done = (
+            (self.one_way, "given their other direction"),
+            (self.duplicates, "repeats merged"),
+            (self.self_loops, "self-loops removed"),
+        )
+        counts = (f"{count:,} {what}" for count, what in done if count)
+        return ", ".join([f"{self.stored:,}", *counts])
+
 
 def undirected_edges(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, EdgeChanges]:
     """Make `edge_index [2, E]` symmetric, without repeats and self-loops, sorted by source."""

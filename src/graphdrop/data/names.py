@@ -34,6 +34,11 @@ class Names:
             return cls(None, names.classes)
         return names
 
+    def __repr__(self) -> str:
+        """The numbers of ids and classes; thousands of names would hide the rest of a ``Data``."""
+        ids, classes = (None if names is None else len(names) for names in (self.ids, self.classes))
+        return f"Names({ids} ids, {classes} classes)"
+
     def node(self, number: int) -> str:
         """The id of a node."""
         return str(number) if self.ids is None else self.ids[number]

@@ -50,7 +50,7 @@ class Summary:
         if self.unlabelled:
             rows.append(("no label", f"{self.unlabelled:,} nodes, in no part of the split"))
         if self.changes is not None:
-            rows.append(("stored entries", _in_words(self.changes)))
+            rows.append(("stored entries", str(self.changes)))
         return rows
 
     @property
@@ -93,15 +93,4 @@ def summarise(
         split_sizes=split.sizes,
         changes=changes,
         stored_dtype=stored_dtype,
-    )
-
-
-def _in_words(changes: EdgeChanges) -> str:
-    done = (
-        (changes.one_way, "given their other direction"),
-        (changes.duplicates, "repeats merged"),
-        (changes.self_loops, "self-loops removed"),
-    )
-    return ", ".join(
-        [f"{changes.stored:,}", *(f"{count:,} {what}" for count, what in done if count)]
     )

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from torch_geometric.data import Data
 
 from graphdrop.inference.calibration import (
     Calibrator,
@@ -35,9 +36,6 @@ from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import sampled
 from graphdrop.util.devices import has_float64
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 Item = TypeVar("Item")
 Decoder = Callable[[Tensor], Tensor]
@@ -64,7 +62,7 @@ class Options(TypedDict, total=False):
     masks: Masks | None
     temperature: float | None
     calibrator: Calibrator | Literal["model"] | None
-    rows: Tensor | None
+    rows: Tensor | Sequence[int] | None
     intervals: bool
     decode: Decoder | None
     layerwise: bool
@@ -113,7 +111,7 @@ def predict(
     masks: Masks | None = None,
     temperature: float | None = None,
     calibrator: Calibrator | Literal["model"] | None = "model",
-    rows: Tensor | None = None,
+    rows: Tensor | Sequence[int] | None = None,
     intervals: bool = False,
     decode: Decoder | None = None,
     layerwise: bool = False,
@@ -142,7 +140,8 @@ def predict(
         temperature: the temperature of relaxed masks.
         calibrator: applied to every sample (``graphdrop.calibrate``); by default the calibrator of
             the model, if it has one. ``None`` gives the uncalibrated prediction.
-        rows: the nodes to predict, as numbers or as a bool mask ``[n]``; all by default.
+        rows: the nodes to predict, as numbers or as a bool mask ``[n]``, in a tensor or a list; all
+            by default.
         intervals: also store the histograms that ``intervals`` of classes and labels needs (4 KiB
             per entry).
         decode: maps the output of a sample to what ``output`` names, for example node embeddings
@@ -165,13 +164,11 @@ def predict(
         >>> answer.probabilities.shape, answer.entropy.shape
         (torch.Size([4, 3]), torch.Size([4]))
     """
-    if isinstance(data, Tensor):
-        raise TypeError(
-            "data is a tensor, but predict takes a PyG Data: give "
-            "predict(model, Data(x=x, edge_index=edge_index))"
-        )
     if isinstance(data, (list, tuple)):
         data = _graphs(data)
+    _check_data(data)
+    if rows is not None:
+        rows = torch.as_tensor(rows)
     if samples is not None and samples < 0:
         raise ValueError(f"samples is {samples}; it takes 0 or a positive number.")
     if output not in SUMMARIES:
@@ -211,6 +208,23 @@ def predict(
         return summarised(outputs, output, settings, calibrator, origin, intervals=intervals)
     except NotFiniteError:
         raise NotFiniteError(_why_not_finite(model, data)) from None
+
+
+def _check_data(data: object) -> None:
+    """Refuse what is no graph, and say what to give in its place."""
+    kind = type(data).__name__
+    if isinstance(data, Tensor):
+        raise TypeError(
+            "data is a tensor, but predict takes a PyG Data: give "
+            "predict(model, Data(x=x, edge_index=edge_index))"
+        )
+    if kind == "HeteroData":
+        raise TypeError(
+            "data is a HeteroData, and predict takes one kind of nodes: give "
+            "predict(model, data.to_homogeneous()) if the model was trained on that"
+        )
+    if isinstance(getattr(data, "data", None), Data):
+        raise TypeError(f"data is a {kind}, but predict takes a PyG Data: give its .data")
 
 
 def summarised(

@@ -155,7 +155,7 @@ class ConvStack(nn.Module):
         if edge_weight is not None and self.architecture not in WEIGHTED:
             raise ValueError(
                 f"the graph has edge weights, which {self.architecture} does not read: take them "
-                f"out of the data, or choose gcn, {' or '.join(WEIGHTED)}"
+                f"out of the data, or choose {', '.join(('gcn', *WEIGHTED))}"
             )
         edges = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         features = self._read(x)

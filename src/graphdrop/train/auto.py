@@ -13,6 +13,7 @@ from graphdrop.config.recipes import Settings, merged
 from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
+from graphdrop.train.inputs import check_edges_are_read
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import DivergedError
 
@@ -68,9 +69,14 @@ def decided(
     device: str | torch.device | None = None,
 ) -> tuple[Config, Trainer | None]:
     """What `chosen` returns, and the trained trial of these settings if there was one."""
+    if not own:
+        check_edges_are_read(dataset.data, config.model.architecture)
     if not is_complete(config):
         for line in dataset.notes:
             progress.note(line)
+        changes = dataset.changes
+        if changes is not None and changes.duplicates + changes.self_loops:
+            progress.note(f"Stored edges: {changes}.")
     if config.recipe != "auto" or is_complete(config):
         return config, None
     asked = config.asked() | {"recipe": "auto"}

@@ -18,6 +18,7 @@ from graphdrop.data.splits import Split
 from graphdrop.data.tables.loading import is_tables
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.validate import MASKS, validate_graph, validate_targets
+from graphdrop.nn.stack import WEIGHTED
 from graphdrop.train.tasks import Links, Task, check_column, task_of
 
 OWN = "data"
@@ -67,6 +68,11 @@ def dataset_for(
     config: Config, data: Dataset | Data | None, task: Task | None = None
 ) -> tuple[Config, Dataset]:
     """The settings and the dataset of a run; a given `Data` gets the name `OWN`."""
+    if not isinstance(config, Config):
+        raise TypeError(
+            f"config is a {type(config).__name__}: the settings come first, as in "
+            "Trainer(Config(), data)"
+        )
     if data is None:
         return config, load_for(config.data)
     if isinstance(data, HeteroData):
@@ -80,9 +86,14 @@ def dataset_for(
         check_name(data, config.data)
         return config, data
     if not isinstance(data, Data):
-        raise TypeError(
-            f"data is a {type(data).__name__}: give a PyG Data or what load_dataset returns"
+        graphs = isinstance(data, (list, tuple)) and all(isinstance(g, Data) for g in data)
+        remedy = (
+            "for several graphs, join them with torch_geometric.data.Batch.from_data_list; "
+            "examples/graph_classification.py classifies whole graphs"
+            if graphs
+            else "give a PyG Data or what load_dataset returns"
         )
+        raise TypeError(f"data is a {type(data).__name__}, and Trainer takes one graph: {remedy}")
     if config.data.dataset == DataSettings().dataset:
         config = _named(config, OWN)
     if isinstance(task, Links):
@@ -162,7 +173,12 @@ def _with_given_split(data: Data, task: Task | None) -> Dataset:
 
 
 def check_edges_are_read(data: Data, architecture: str) -> None:
-    """Refuse edge attributes, which no network that is built by its name reads."""
+    """Refuse numbers of edges that a network built by this name would not read."""
+    if data.get("edge_weight") is not None and architecture not in ("gcn", *WEIGHTED):
+        raise ValueError(
+            f"the graph has edge weights, which {architecture} does not read: take them out of the "
+            f"data, or choose {', '.join(('gcn', *WEIGHTED))}"
+        )
     if data.get("edge_attr") is not None:
         raise ValueError(
             f"data has edge_attr, which the network {architecture} does not read: give Trainer a "

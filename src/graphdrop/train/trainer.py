@@ -192,7 +192,6 @@ class Trainer:
     def _built(self) -> nn.Module:
         """The network that the settings describe."""
         settings = self.config.model
-        inputs.check_edges_are_read(self.data, settings.architecture)
         edges = self.dataset.graph.num_edges if find(settings.method).local else 0
         outputs = self.task.width(self.data, self.dataset.num_classes, settings.hidden)
         sizes = int(self.data.x.shape[1]), outputs, edges
@@ -332,6 +331,11 @@ class Trainer:
         calibrator: Calibrator | Literal["model"] | None = "model",
     ) -> Any:
         """Predict some nodes, or some of the task's links, with the current state."""
+        if not isinstance(rows, Tensor):
+            raise TypeError(
+                f"rows is a {type(rows).__name__}: Trainer.predict takes a tensor of rows of the "
+                "training graph; for a graph give graphdrop.predict(trainer.model, data)"
+            )
         return predicting.predict_rows(self, rows, samples, calibrator)
 
     @cached_property

@@ -67,6 +67,12 @@ def attach(
             f"model is a {type(model).__name__} without a MessagePassing layer; attach takes a PyG "
             "model or layer."
         )
+    for name, layer in layers.items():
+        if getattr(layer, "cached", False) and {"_cached_x", "_cached_h"} & set(vars(layer)):
+            raise ValueError(
+                f"{name or 'model'} is a {type(layer).__name__} with cached=True, which computes "
+                "its messages once, so no later mask would act: make it with cached=False"
+            )
     if estimator is None and any(True for _ in sampler.rate.parameters()):
         estimator = Concrete()
     if not isinstance(estimator, Estimator | None):

@@ -1,5 +1,6 @@
 """The sentences of a report say what its figures say, and change with them."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -57,6 +58,23 @@ def test_a_difference_between_runs_is_held_against_chance(made):
         (text,) = conclusions([worse, perfect], ["worse", "perfect"], data)["summary"]
         assert text.startswith("perfect is the most accurate")
         assert verdict in text
+
+
+def test_a_tie_is_called_a_tie(made):
+    (run, _), data = made
+    (text,) = conclusions([run, run], ["first", "second"], data)["summary"]
+    assert text.startswith("first and second are equally accurate")
+
+
+def test_neighbours_are_judged_by_homophily_adjusted_for_the_sizes_of_classes(made):
+    (run, _), data = made
+    rare = copy.copy(data)
+    rare.y = torch.zeros(NODES, dtype=torch.long)
+    rare.y[:4] = 1  # as rare as fraud: chance alone joins most edges inside the large class
+    common = torch.stack([torch.arange(4, NODES - 1), torch.arange(5, NODES)])
+    rare.edge_index = torch.cat([common, torch.tensor([[0, 2, 0], [1, 3, 4]])], 1)
+    (text, *_) = conclusions([run], ["run"], rare)["graph"]
+    assert "the labels of neighbours are a good hint" in text
 
 
 def test_refusal_is_counted_on_the_test_nodes(made):

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.data.traits import adjusted_homophily
 from graphdrop.report.answered import SCORES, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
 
 CLEAR = 2.0
 """A difference of so many standard errors is not put down to chance."""
+HINT, GOOD_HINT = 0.1, 0.4
+"""Adjusted homophily from which on labels of neighbours tell something, and much."""
 MEET = 0.1
 """Wrong nodes whose neighbours share their label so much less often lie where classes meet."""
 COLLAPSED = 0.1
@@ -62,10 +65,15 @@ def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
             f"naming the most frequent class of the training nodes would reach {_share(share)}."
         )
     other, second = order[1]
+    if bool((best.decided == data.y)[test].sum() == (second.decided == data.y)[test].sum()):
+        return (
+            f"{name} and {other} are equally accurate: both classify {_share(accuracy)} of the "
+            f"{count:,} test nodes correctly."
+        )
     one, two = ((run.decided == data.y)[test].double() for run in (best, second))
     difference = float((one - two).mean())
     error = float((one - two).var(correction=0).sqrt()) / math.sqrt(count)
-    if abs(difference) <= CLEAR * error or difference == 0:
+    if abs(difference) <= CLEAR * error:
         verdict = "a difference that chance explains"
     else:
         verdict = "more than the chance of which nodes are tested explains"
@@ -85,21 +93,22 @@ def _same_label(data: Data) -> tuple[Tensor, Tensor]:
 
 
 def _edges(data: Data) -> str:
-    ends, same = _same_label(data)
-    if not len(ends):
-        return "No edge joins two nodes with labels, so neighbours say nothing about them here."
-    share = float(same.double().mean())
-    classes = data.y[data.y >= 0].bincount().double()
-    chance = float((classes / classes.sum()).square().sum())
-    if share > chance + MEET:
-        what = "neighbours are a good hint"
-    elif share < chance - MEET:
-        what = "neighbours tend to differ"
+    _, same = _same_label(data)
+    adjusted, _ = adjusted_homophily(data.edge_index, data.y, int(data.y.max()) + 1)
+    if adjusted is None:
+        return "No edges join labelled nodes of several classes: their labels tell nothing here."
+    if adjusted >= GOOD_HINT:
+        what = "the labels of neighbours are a good hint"
+    elif adjusted >= HINT:
+        what = "the labels of neighbours are a hint"
+    elif adjusted <= -HINT:
+        what = "neighbours tend to have other labels"
     else:
-        what = "neighbours hardly help"
+        what = "the labels of neighbours tell little, though their features may help"
     return (
-        f"{_share(share)} of the edges join two nodes of one label, where edges at random would "
-        f"join {_share(chance)}: {what}."
+        f"{_share(float(same.double().mean()))} of the edges join two nodes of one label. The "
+        f"homophily, adjusted for the sizes of the classes, is {adjusted:.2f} (0: as by chance, "
+        f"1: all edges inside classes): {what}."
     )
 
 

@@ -232,6 +232,7 @@ def test_convert_writes_a_store_that_train_and_verify_take(run, tmp_path: Path) 
     for dataset in ("synthetic", store):
         folder = tmp_path / f"run {len(results)}"
         options = ("--recipe", "paper", "--epochs", "2", "--set", "model.hidden=8")
+        options += ("--split", "public")
         code, _, err = run("train", "--dataset", dataset, "--out", str(folder), *options)
         assert code == 0, err
         result = json.loads((folder / "result.json").read_text())

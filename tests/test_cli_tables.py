@@ -47,6 +47,26 @@ def test_training_says_in_two_lines_what_became_of_the_columns(run, tmp_path):
     assert "taken as stored" in said  # they are standardized in one place
 
 
+def test_a_split_by_time_is_used_again_and_promises_no_coverage(run, tmp_path):
+    words = [*NODES, *COLUMNS, *FEW, "--split-by-time", "year", "--out", tmp_path / "a"]
+    code, _, said = run("train", *words)
+    assert code == 0, said
+    assert "(by time, column year)" in said
+    code, printed, said = run("predict", tmp_path / "a", "-o", tmp_path / "out.csv")
+    assert code == 0, said
+    assert "not guaranteed: the run was split by time (column year)" in printed
+    years = {row["paper_id"]: int(row["year"]) for row in rows_of(EXAMPLE / "nodes.csv")}
+    parts = {part: [] for part in ("train", "val", "test", "")}
+    for row in rows_of(tmp_path / "out.csv"):
+        parts[row["split"]].append(years[row["id"]])
+    assert max(parts["train"]) < min(parts["val"])
+    assert max(parts["val"]) < min(parts["test"])
+    run("report", tmp_path / "a", "-o", tmp_path / "report.html")
+    run("card", tmp_path / "a", "-o", tmp_path / "card.md")
+    assert "this coverage is not guaranteed" in (tmp_path / "report.html").read_text("utf-8")
+    assert "sets is not guaranteed" in (tmp_path / "card.md").read_text("utf-8")
+
+
 def test_a_run_on_tables_is_evaluated_resumed_and_reported(run, trained, tmp_path):
     assert run("evaluate", trained)[0] == 0
     code, _, said = run("train", "--out", trained, "--resume")

@@ -114,7 +114,7 @@ def test_the_masks_of_the_data_are_those_of_the_split():
     assert torch.equal(dataset.data.train_mask, dataset.split.train)
     assert torch.equal(dataset.data.val_mask, dataset.split.val)
     assert torch.equal(dataset.data.test_mask, dataset.split.test)
-    assert torch.equal(dataset.split.train, random_per_class(ring().y, seed=3).train)
+    assert torch.equal(dataset.split.train, random_fractions(ring().y, seed=3).train)
 
 
 def test_a_data_object_keeps_its_edges_and_is_not_changed():
@@ -213,7 +213,7 @@ def test_a_graph_too_small_for_the_usual_split_says_what_to_do(nodes, message):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ("publik", "split is 'publik': give 'public'"),
+        ("publik", "split is 'publik': give 'default', 'public'"),
         (fixed([0], [1], [2], 3), "split covers 3 nodes but the graph has 100"),
         (fixed([0], [1], [99], 100), "split contains node 99, which has no label"),
     ],

@@ -8,7 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdrop.data.splits import Split, fixed, random_fractions, random_per_class
+from graphdrop.data.splits import (
+    Split,
+    fixed,
+    random_fractions,
+    random_per_class,
+    split_by_time,
+)
 
 
 def labels_of(*counts: int, unlabelled: int = 0) -> torch.Tensor:
@@ -49,6 +55,24 @@ def test_fractions_hold_within_each_class_to_within_one_node():
         for got, count in zip(per_class.tolist(), counts, strict=True):
             assert abs(got - fraction * count) < 1
     assert sum(split.sizes) == len(labels)
+
+
+def test_every_part_has_a_node_of_each_class_that_has_three():
+    labels = labels_of(40, 3, 4, 5, 2, 2, 1)
+    split = random_fractions(labels)
+    counts = [torch.bincount(labels[mask], minlength=7) for mask in (split.train, split.val)]
+    counts.append(torch.bincount(labels[split.test], minlength=7))
+    assert torch.stack(counts)[:, :4].min() == 1
+    assert torch.stack(counts)[:, 4:].tolist() == [[1, 1, 1], [1, 0, 0], [0, 1, 0]]
+
+
+@given(st.lists(st.integers(0, 8), min_size=3, max_size=40).filter(lambda t: len(set(t)) > 2))
+def test_a_split_by_time_keeps_ties_together_and_parts_in_order(times):
+    split = split_by_time(np.array(times, dtype=float), torch.ones(len(times), dtype=torch.bool))
+    parts = [np.array(times)[mask.numpy()] for mask in (split.train, split.val, split.test)]
+    assert parts[0].max() < parts[1].min()
+    assert parts[1].max() < parts[2].min()
+    assert sum(split.sizes) == len(times)
 
 
 def test_fractions_below_one_leave_the_rest_in_no_mask():

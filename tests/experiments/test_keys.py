@@ -53,6 +53,16 @@ def test_a_default_that_is_spelled_out_is_the_same_run():
     assert run_key(paper({"model": {"norm": "row", "hidden": 128}})) == run_key(paper({}))
 
 
+@pytest.mark.parametrize("recipe", ["paper", "auto"])
+def test_the_usual_split_has_the_key_that_it_had_as_the_default(recipe):
+    spelled_out = settle({"recipe": recipe, "data": {"split": "public"}})
+    assert run_key(spelled_out) == run_key(settle({"recipe": recipe, "data": {}}))
+    own = {"recipe": "paper", "data": {"dataset": "my.npz"}}
+    assert run_key(settle(own)) != run_key(
+        settle(own | {"data": own["data"] | {"split": "public"}})
+    )
+
+
 def test_watching_and_another_algorithm_are_other_runs(monkeypatch):
     plain = run_key(paper({}))
     assert run_key(paper({}), watch=True) != plain

@@ -261,14 +261,3 @@ def test_balanced_class_weights_leave_a_rare_class_as_frequent_as_it_is():
     claimed = trainer.predict(trainer.rows["test"]).probabilities[:, 1]
     noise = float((claimed * (1 - claimed)).mean().sqrt()) / len(claimed) ** 0.5
     assert float(claimed.mean()) == pytest.approx(float(y.double().mean()), abs=3 * noise)
-
-
-def test_a_small_graph_is_divided_by_fractions_with_a_note():
-    said = []
-    data = graph()
-    dataset = load_dataset(data)
-    assert dataset.split.name == "random-fractions"
-    auto.chosen(Config(**SHORT), dataset, None, Noting(said))
-    assert "too small" in said[0]
-    with pytest.raises(ValueError, match="random-fractions"):
-        load_dataset(data, split="random-per-class")

@@ -1,18 +1,35 @@
 """What a run takes: settings, graphs, features as stored or with rows that sum to 1."""
 
 import copy
+import math
+import os
 from dataclasses import replace
 
+import networkx
+import numpy as np
+import pandas
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
-from graphdrop import GCN, Config, GraphDropConnect, Trainer, load_dataset, predict
+from graphdrop import (
+    GCN,
+    Config,
+    GraphDropConnect,
+    Trainer,
+    from_networkx,
+    from_pandas,
+    load_dataset,
+    load_tables,
+    predict,
+)
 from graphdrop.config import DataSettings
 from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.features import row_normalized
+from graphdrop.data.splits import random_fractions
+from graphdrop.data.store import convert
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.train.inputs import check_name, load_for
+from graphdrop.train.inputs import check_name, dataset_for, load_for
 from graphdrop.train.progress import Silent
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
@@ -42,6 +59,64 @@ def test_the_dataset_is_the_one_that_is_named():
     dataset = load_for(DataSettings(dataset="synthetic", split="random-fractions", split_seed=3))
     assert dataset.name == "synthetic"
     assert (dataset.split.name, dataset.split.seed) == ("random-fractions", 3)
+
+
+def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_path):
+    classes, count = [*"xxxy"] * 450, 1800  # enough for 20 of each class, 500 and 1000
+    nodes = pandas.DataFrame({"id": range(count), "size": range(count), "label": classes})
+    edges = pandas.DataFrame({"source": range(count - 1), "target": range(1, count)})
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    graph = networkx.path_graph(count)
+    for node in graph:
+        graph.nodes[node].update(size=node, label=classes[node])
+    frame = from_pandas(nodes, edges, id="id")
+    data = Data(x=frame.data.x, edge_index=frame.data.edge_index, y=frame.data.y)
+    features, pairs = frame.data.x.numpy(), edges.to_numpy()
+    archive = {"node_features": features, "node_labels": data.y.numpy(), "edges": pairs}
+    np.savez(tmp_path / "mine.npz", **archive)
+    small = {"model": {"hidden": 4}, "recipe": "paper"}
+    trainer = Trainer(Config(**small), data, progress=Silent())
+    files = [Config(data={"dataset": str(tmp_path / name)}) for name in ("nodes.csv", "mine.npz")]
+    stored = Config(data={"dataset": str(convert(data, tmp_path / "store"))})
+    found = [
+        frame,
+        load_tables(tmp_path),
+        from_networkx(graph),
+        load_dataset(data),
+        trainer.dataset,
+        *(dataset_for(config, None)[1] for config in (*files, stored)),
+    ]
+    expected = random_fractions(frame.data.y)
+    assert expected.sizes == (1080, 360, 360)
+    for dataset in found:
+        assert torch.equal(dataset.split.train, expected.train)
+        assert torch.equal(dataset.split.test, expected.test)
+        assert dataset.notes[-1].startswith("Split: 1,080 train, 360 validation and 360 test nodes")
+    assert trainer.config.data.split == "random-fractions"
+    assert dataset_for(Config(), frame)[0].data.split == "random-fractions"
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "sizes"),
+    [("cora", "public", (140, 500, 1000)), ("cora_ml", "random-per-class", (140, 500, 1000))],
+)
+def test_known_datasets_keep_the_usual_split(name, used, sizes):
+    if not os.environ.get("GRAPHDROP_DATA"):
+        pytest.skip("GRAPHDROP_DATA names no folder with the datasets")
+    config, dataset = dataset_for(Config(data={"dataset": name}), None)
+    assert (dataset.split.sizes, config.data.split) == (sizes, used)
+
+
+@pytest.mark.parametrize("y", [torch.rand(50), torch.rand(50, 3).round()])
+def test_targets_that_are_no_classes_are_divided_at_random(tiny, y):
+    y[7] = math.nan
+    data = Data(x=torch.rand(50, 2), edge_index=torch.tensor([[0, 1], [1, 0]]), y=y)
+    config, dataset = dataset_for(Config(), data)
+    assert dataset.split.sizes == (29, 10, 10)
+    assert not dataset.split.used[7]
+    assert torch.equal(dataset.data.test_mask, dataset.split.test)
+    assert (config.data.split, "train_mask" in data) == ("random-fractions", False)
 
 
 @pytest.mark.parametrize("name", ["data", "some/where/data.npz"])

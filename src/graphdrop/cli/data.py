@@ -95,8 +95,12 @@ def info(
         ),
     ],
     split: Annotated[
-        str, typer.Option(help="public, random-per-class, random-fractions or ppnp.")
-    ] = "public",
+        str | None,
+        typer.Option(
+            help="public, random-per-class, random-fractions or ppnp.",
+            show_default="the split that comes with the data, or else 60 / 20 / 20 % of each class",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     root: Root = None,
     *,
@@ -105,6 +109,7 @@ def info(
     id_column: tables.Id = None,
     features: tables.Features = None,
     split_column: tables.SplitColumn = None,
+    split_by_time: tables.SplitByTime = None,
     weight: tables.Weight = None,
 ) -> None:
     """Load a dataset, fetching it if need be, and show its statistics."""
@@ -122,6 +127,7 @@ def info(
         id_column=id_column,
         feature_columns=features,
         split_column=split_column,
+        split_by_time=split_by_time,
         weight_column=weight,
     )
     dataset = load_for(Config(data=given | {"split_seed": seed}).data)

@@ -75,7 +75,9 @@ def predict(
     write(columns, output)
     count, kept = len(answer.probabilities), int(trust.trusted.sum())
     print(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
-    for line in (_on_trust(trust), _on_sets(sets), "" if opened.same else _on_shift(answer)):
+    by_time = opened.config.data.split_by_time
+    on_sets = _on_sets(sets, by_time)
+    for line in (_on_trust(trust), on_sets, "" if opened.same else _on_shift(answer)):
         if line:
             print(line)
     machine.result(
@@ -83,7 +85,9 @@ def predict(
         nodes=count,
         trusted=kept,
         trust={name: value for name, value in trust._asdict().items() if name != "trusted"},
-        sets=None if sets is None else {"coverage": 0.9, "approximate": sets.approximate},
+        sets=None
+        if sets is None
+        else {"coverage": 0.9, "approximate": sets.approximate or bool(by_time)},
         calibrated=answer.calibrated is not None,
         same_data=opened.same,
         notes=opened.notes,
@@ -152,7 +156,12 @@ def _on_trust(trust: Trust) -> str:
     )
 
 
-def _on_sets(sets: PredictionSets | None) -> str:
+def _on_sets(sets: PredictionSets | None, by_time: str) -> str:
+    if sets is not None and by_time:
+        return (
+            "The coverage of the sets in column set_90 is not guaranteed: the run was split by "
+            f"time (column {by_time}), and their calibration nodes are older than the test nodes."
+        )
     if sets is None or not sets.approximate:
         return ""
     return (

@@ -50,6 +50,15 @@ SplitColumn = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of train, val, test.", rich_help_panel=PANEL),
 ]
+SplitByTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of ISO dates or numbers: train on the oldest 60 %, validate on the next 20 %, "
+        "test on the newest.",
+        rich_help_panel=PANEL,
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of edge weights.", rich_help_panel=PANEL),

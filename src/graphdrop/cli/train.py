@@ -67,12 +67,14 @@ def train(
     id_column: tables.Id = None,
     features: tables.Features = None,
     split_column: tables.SplitColumn = None,
+    split_by_time: tables.SplitByTime = None,
     weight: tables.Weight = None,
     missing: tables.Missing = None,
     split: Annotated[
         str | None,
         typer.Option(
-            help="public, random-per-class, random-fractions or ppnp.", show_default="public"
+            help="public, random-per-class, random-fractions or ppnp.",
+            show_default="the split that comes with the data, or else 60 / 20 / 20 % of each class",
         ),
     ] = None,
     method: Annotated[
@@ -180,6 +182,7 @@ def train(
             id_column=id_column,
             feature_columns=features,
             split_column=split_column,
+            split_by_time=split_by_time,
             weight_column=weight,
             missing=missing,
             split=split,

@@ -18,7 +18,9 @@ Train a network on a graph, calibrate it, and score it on the test nodes.
   --label COLUMN       its classes; an empty cell is a node to predict
   --id COLUMN          its ids; by default id, or the first column
   --features A,B,C     its features; by default all that are no free text
-  --split-column NAME  its train, val, test; by default drawn at random
+  --split-column NAME  its train, val, test; by default 60 / 20 / 20 % of
+                       each class at random
+  --split-by-time NAME its dates: train on the oldest, test on the newest
   --dataset NAME       instead: cora, citeseer, pubmed, cora_ml, synthetic,
                        an .npz file, a folder with nodes.csv and edges.csv
   --method NAME        GCN-BBGDC, GCN-DO, GCN-DE, ...; GAT-BBGDC and so on

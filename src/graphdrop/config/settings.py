@@ -49,8 +49,11 @@ class DataSettings(Section):
     table of nodes (.csv, .parquet), or of a folder with tables named nodes and edges."""
     root: str = ""
     """The folder in which a known dataset's files are looked for first; empty for none."""
-    split: Literal["public", "random-per-class", "random-fractions", "ppnp"] = "public"
-    """How nodes are divided into train, validation and test; "ppnp" is one of PPNP's 20 splits."""
+    split: Literal["default", "public", "random-per-class", "random-fractions", "ppnp"] = "default"
+    """How nodes are divided into train, validation and test: "default" is the split that comes with
+    the data, or else 60 / 20 / 20 of each class; "public" is the split that comes with the data, or
+    else 20 nodes per class, 500 and 1000; "random-fractions" or "random-per-class" draws anew;
+    "ppnp" is one of PPNP's 20 splits. The settings of a run name the split that was used."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a random split, or which of several stored splits."""
     features: Literal["stored", "row", "unit", "standardize"] = "stored"
@@ -71,6 +74,9 @@ class DataSettings(Section):
     as categories. Empty for all that are numbers or categories."""
     split_column: str = ""
     """Tables: a column with train, val and test; empty for none."""
+    split_by_time: str = ""
+    """Tables: a column of dates or numbers by which the oldest three fifths of the labelled nodes
+    train, the next fifth validates and the newest fifth tests; empty for none."""
     weight_column: str = ""
     """Tables: a column of the edges with weights above 0; empty for none."""
     missing: Literal["impute", "refuse"] = "impute"
@@ -84,6 +90,7 @@ TABLE_SETTINGS = (
     "id_column",
     "feature_columns",
     "split_column",
+    "split_by_time",
     "weight_column",
     "missing",
 )

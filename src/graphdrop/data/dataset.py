@@ -19,7 +19,8 @@ from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.npz import read_npz
 from graphdrop.data.planetoid import read_planetoid
 from graphdrop.data.ppnp_split import ppnp_split
-from graphdrop.data.splits import Split, random_fractions, random_per_class
+from graphdrop.data.sources import SYNTHETIC, has_own_split
+from graphdrop.data.splits import Split, describe, random_fractions, random_per_class, strata
 from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from graphdrop.data.tables.schema import Schema
     from graphdrop.graph import Graph
 
-SYNTHETIC = "synthetic"
+
+SPLITS = ("default", "public", "random-per-class", "random-fractions", "ppnp")
+"""The names of splits that `load_dataset` takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ class Dataset:
 def load_dataset(
     name: str | Path | Data,
     root: str | Path | None = None,
-    split: str | Split = "public",
+    split: str | Split = "default",
     seed: int = 0,
     *,
     max_bytes: int | None = None,
@@ -104,11 +107,12 @@ def load_dataset(
       (`load_tables` says more); the folder of a store that `graphdrop data convert` wrote, whose
       arrays stay on disk; or a PyG `Data`
     - `root`: the folder in which files are searched first, and to which they are downloaded
-    - `split`: `"public"`, the split that comes with the data or, if there is none, 20 random nodes
-      per class, 500 and 1000 (60, 20 and 20 % of each class if the graph is too small for that);
-      `"random-per-class"`, always random in this way; `"random-fractions"`, always 60, 20 and 20 %
-      of each class; `"ppnp"`, one of the 20 splits of PPNP (Gasteiger et al., 2019) on the largest
-      component; or a `Split`
+    - `split`: `"default"`, the split that comes with the data or, if there is none, 60, 20 and 20 %
+      of each class at random (of the datasets with a name: what `"public"` gives); `"public"`, the
+      split that comes with the data or, if there is none, 20 random nodes per class, 500 and 1000
+      (60, 20 and 20 % of each class if the graph is too small for that); `"random-per-class"` and
+      `"random-fractions"`, always drawn in the one way or the other; `"ppnp"`, one of the 20 splits
+      of PPNP (Gasteiger et al., 2019) on the largest component; or a `Split`
     - `seed`: the seed of a random split, or the number of a stored split
     - `max_bytes`: the largest memory for loading, checked before a file is unpacked; by default the
       environment variable `GRAPHDROP_MAX_BYTES`, or half of the free memory
@@ -128,6 +132,8 @@ def load_dataset(
             "the graph is a HeteroData, and a dataset has one kind of nodes: give "
             "data.to_homogeneous() with y and the masks of the nodes to classify"
         )
+    if split == "default" and isinstance(name, str) and has_own_split(name):
+        split = "public"
     if isinstance(name, Data):
         return build_dataset("data", copy.copy(name), split, seed, most=most)
     if name == SYNTHETIC:
@@ -160,7 +166,7 @@ def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
     """A store was checked when it was written; its arrays are not read here."""
     store = Store(path)
     data = copy.copy(store.data())
-    if split != "public" or data.get(MASKS[0]) is None:  # drawn from all labels
+    if split not in ("default", "public") or data.get(MASKS[0]) is None:  # drawn from all labels
         store.check_labels(data.y != -1)
     try:
         chosen = choose_split(data, split, seed)
@@ -173,7 +179,16 @@ def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
     about = store.manifest
     checksums = {f"{name}.npy": array.sha256 for name, array in about.arrays.items()}
     changes = None if about.changes is None else EdgeChanges(**about.changes)
-    return Dataset(path.stem, data, chosen, about.classes, checksums, changes, stored_masks=masks)
+    return Dataset(
+        path.stem,
+        data,
+        chosen,
+        about.classes,
+        checksums,
+        changes,
+        notes=split_notes(data, split, chosen),
+        stored_masks=masks,
+    )
 
 
 def build_dataset(
@@ -208,23 +223,33 @@ def build_dataset(
     for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
         data[mask] = nodes
     return Dataset(
-        name, data, chosen, num_classes, checksums or {}, changes, stored, stored_masks=masks
+        name,
+        data,
+        chosen,
+        num_classes,
+        checksums or {},
+        changes,
+        stored,
+        notes=split_notes(data, split, chosen),
+        stored_masks=masks,
     )
 
 
 def choose_split(data: Data, split: str | Split, seed: int) -> Split:
-    """The split by name, drawn from the labels or stored in the data, or the given one, checked."""
+    """The split by name, drawn from the labels or stored in the data, or the given one, checked.
+
+    The default is settled here; the datasets with a name have theirs from `load_dataset`.
+    """
     if isinstance(split, Split):
         return _check_covers(split, data)
-    if split not in ("public", "random-per-class", "random-fractions", "ppnp"):
-        raise ValueError(
-            f"split is {split!r}: give 'public', 'random-per-class', 'random-fractions', 'ppnp' or "
-            "a Split"
-        )
+    if split not in SPLITS:
+        raise ValueError(f"split is {split!r}: give {', '.join(map(repr, SPLITS))} or a Split")
+    if split == "default":
+        split = "random-fractions" if data.get(MASKS[0]) is None else "public"
     if split == "ppnp":
         return _check_covers(ppnp_split(data.y, data.edge_index, seed), data)
     if split == "random-fractions":
-        return random_fractions(data.y, seed=seed)
+        return random_fractions(strata(data.y), seed=seed)
     if split == "public" and data.get(MASKS[0]) is not None:
         return _stored_split(data, seed)
     try:
@@ -236,6 +261,12 @@ def choose_split(data: Data, split: str | Split, seed: int) -> Split:
             ) from error
         # nobody asked for that draw: a graph this small is divided by fractions instead
         return random_fractions(data.y, seed=seed)
+
+
+def split_notes(data: Data, asked: str | Split, chosen: Split) -> tuple[str, ...]:
+    """A note on the sizes of a split that was drawn and not asked for by its name."""
+    drawn = chosen.name in ("random-fractions", "random-per-class") and not isinstance(asked, Split)
+    return (describe(chosen, strata(data.y)),) if drawn and asked != chosen.name else ()
 
 
 def _stored_masks(data: Data) -> dict[str, Tensor]:

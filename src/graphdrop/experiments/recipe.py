@@ -232,7 +232,9 @@ def settled_run(
     fitting = [rule.set for rule in rules if rule.fits(row, dataset, layers)]
     depth = {"layers": layers} if layers else {}
     cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, **depth}}
-    asked = merged({"seed": seed, "recipe": base}, *fitting, row.set, over, cell)
+    # the split of published results, also of graphs that come without one
+    public = {"seed": seed, "recipe": base, "data": {"split": "public"}}
+    asked = merged(public, *fitting, row.set, over, cell)
     if asked["data"].get("split_seed") == OWN_SPLIT:
         asked["data"]["split_seed"] = seed
     return settings.settle(asked)

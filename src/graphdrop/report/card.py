@@ -66,7 +66,7 @@ def _card(folder: Path) -> str:
         *_section("Figures", [_figures(result)], listed=False),
         *_section("Calibration", _calibration(result.get("calibration", {}), about)),
         *_section("Intended use", _use(schema)),
-        *_section("Limits", [*_limits(about), *map(_sentence, result.get("warnings", []))]),
+        *_section("Limits", [*_limits(config, about), *map(_sentence, result.get("warnings", []))]),
         *_section("Training", _training(config, result, parameters)),
         "## How to use it",
         *_with_tables(schema),
@@ -161,12 +161,17 @@ def _use(schema: Schema | None) -> list[str]:
     ]
 
 
-def _limits(about: ModelNote) -> list[str]:
+def _limits(config: Config, about: ModelNote) -> list[str]:
     lines = [
         "The figures are of one training on one split; another seed gives others.",
         "Calibration, prediction sets and thresholds were fitted on this graph, and may not "
         "transfer to another one.",
     ]
+    if config.data.split_by_time:
+        lines.append(
+            "The split is by time: calibration nodes are older than test nodes, so the coverage of "
+            "prediction sets is not guaranteed."
+        )
     kept = about.defaults.get("set_nodes")
     if isinstance(kept, Mapping):
         count = len(kept.get("nodes", ()))

@@ -158,6 +158,10 @@ def _sets(name: str, run: RunEvidence, data: Data) -> str:
     known = run.prediction.origin.set_nodes
     calibrated_on = len(known.nodes) if known is not None else 1
     tested = int(data.test_mask.sum())
+    in_time = (
+        " The split is by time, so this coverage is not guaranteed: the calibration nodes are "
+        "older than the test nodes." * bool(run.config.data.split_by_time)
+    )
     error = math.sqrt(COVERAGE * (1 - COVERAGE) * (1 / tested + 1 / calibrated_on))
     off = figures.held - COVERAGE
     if abs(off) <= CLEAR * error:
@@ -167,7 +171,7 @@ def _sets(name: str, run: RunEvidence, data: Data) -> str:
     return (
         f"{name}: the {100 * COVERAGE:.0f} % sets hold the true class of {_share(figures.held)} of "
         f"the test nodes, {kept}, and name {figures.size:.2f} classes on average; "
-        f"{_share(figures.sizes[1])} of them name one class only."
+        f"{_share(figures.sizes[1])} of them name one class only.{in_time}"
     )
 
 

@@ -30,11 +30,6 @@ OTHER_TARGETS: Settings = {
 }
 """The settings for targets that are not classes."""
 
-SMALL = (
-    "No split is stored, and the graph is too small for 20 nodes per class, 500 and 1000: each "
-    "class is divided at random, {} train, {} validation and {} test nodes in all."
-)
-
 
 def chosen(
     config: Config,
@@ -84,8 +79,6 @@ def decided(
         return Config(**merged(stored.model_dump(mode="json"), asked)), None
     if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
         return complete(Config(**merged(OTHER_TARGETS, asked))), None
-    if dataset.split.name == "random-fractions" != config.data.split:
-        progress.note(SMALL.format(*dataset.split.sizes))
     traits = traits_of(dataset)
     candidates = ways(traits)[:1] if own else ways(traits)
     settings = {

@@ -12,9 +12,8 @@ from torch_geometric.data import Data, HeteroData
 from graphdrop.config import Config, DataSettings
 from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset, load_dataset, load_tables
-from graphdrop.data.dataset import SYNTHETIC
-from graphdrop.data.sources import find_source, short_name
-from graphdrop.data.splits import Split
+from graphdrop.data.sources import has_own_split, short_name
+from graphdrop.data.splits import Split, describe, random_fractions, strata
 from graphdrop.data.tables.loading import is_tables
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.validate import MASKS, validate_graph, validate_targets
@@ -48,8 +47,7 @@ def load_for(settings: DataSettings) -> Dataset:
 
 def names_tables(settings: DataSettings) -> bool:
     """Whether the settings name a table of nodes, or a folder with one."""
-    known = settings.dataset == SYNTHETIC or find_source(settings.dataset)
-    return not known and is_tables(settings.dataset)
+    return not has_own_split(settings.dataset) and is_tables(settings.dataset)
 
 
 def table_options(settings: DataSettings) -> TableOptions:
@@ -59,6 +57,7 @@ def table_options(settings: DataSettings) -> TableOptions:
         id=settings.id_column or None,
         features=settings.feature_columns or None,
         split_column=settings.split_column or None,
+        split_by_time=settings.split_by_time or None,
         weight=settings.weight_column or None,
         missing=settings.missing,
     )
@@ -67,12 +66,30 @@ def table_options(settings: DataSettings) -> TableOptions:
 def dataset_for(
     config: Config, data: Dataset | Data | None, task: Task | None = None
 ) -> tuple[Config, Dataset]:
-    """The settings and the dataset of a run; a given `Data` gets the name `OWN`."""
+    """The settings and the dataset of a run; a given `Data` gets the name `OWN`.
+
+    Where the settings leave the split to the default, they then name the one that was used.
+    """
     if not isinstance(config, Config):
         raise TypeError(
             f"config is a {type(config).__name__}: the settings come first, as in "
             "Trainer(Config(), data)"
         )
+    config, dataset = _found(config, data, task)
+    if config.data.split != "default":
+        return config, dataset
+    split = dataset.split
+    # what was not drawn came with the data
+    drawn = split.name in ("random-per-class", "random-fractions", "ppnp")
+    used: dict[str, object] = {"split": split.name if drawn else "public"}
+    if split.seed is not None:
+        used["split_seed"] = split.seed
+    return config.model_copy(update={"data": config.data.model_copy(update=used)}), dataset
+
+
+def _found(
+    config: Config, data: Dataset | Data | None, task: Task | None
+) -> tuple[Config, Dataset]:
     if data is None:
         return config, load_for(config.data)
     if isinstance(data, HeteroData):
@@ -102,7 +119,7 @@ def dataset_for(
     if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
         if task is None:
             check_column(y)
-        return config, _with_given_split(data, task)
+        return config, _without_classes(data, task, config.data)
     return config, load_dataset(data, None, config.data.split, config.data.split_seed)
 
 
@@ -154,22 +171,30 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
     return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
-def _with_given_split(data: Data, task: Task | None) -> Dataset:
-    """A dataset whose targets are not classes; its masks must be in the `Data`."""
+def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> Dataset:
+    """A dataset whose targets are not classes, with the masks of the `Data` or a random split."""
     missing = [name for name in MASKS if data.get(name) is None]
+    if 0 < len(missing) < len(MASKS):
+        raise ValueError(f"data has no {', '.join(missing)}: give all three masks or none of them")
+    data, notes = copy.copy(data), tuple[str, ...]()
     if missing:
-        raise ValueError(
-            f"data has no {', '.join(missing)}: targets that are not classes need their split in "
-            "the data, as bool masks"
-        )
+        validate_graph(data, None, "y")
+        if settings.split not in ("default", "random-fractions"):
+            raise ValueError(
+                f"data.split is {settings.split!r} and the targets are not classes: give "
+                "'random-fractions', or masks in the data"
+            )
+        split = random_fractions(strata(data.y), seed=settings.split_seed)
+        data.train_mask, data.val_mask, data.test_mask = split.train, split.val, split.test
+        notes = (describe(split, strata(data.y)),)
     validate_targets(data)
-    data = copy.copy(data)
     data.x = data.x.to(torch.float32)
     train, val, test = (data[name] for name in MASKS)
-    split = Split(train, val, test, "given")
+    if not missing:
+        split = Split(train, val, test, "given")
     if task is None:
         task_of(data.y[split.used])  # refuses what is no target before anything is trained
-    return Dataset(OWN, data, split, 0)
+    return Dataset(OWN, data, split, 0, notes=notes)
 
 
 def check_edges_are_read(data: Data, architecture: str) -> None:

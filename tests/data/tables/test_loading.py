@@ -60,19 +60,92 @@ def test_columns_become_features_by_their_kind():
     named = [data.names.label(label) for label in data.y.tolist()]
     assert named == frame["paper_class"].fillna("").tolist()
     assert not bool((data.train_mask | data.val_mask | data.test_mask)[data.y < 0].any())
-    first, second = dataset.notes
+    first, second, third = dataset.notes
     assert "title (free text)" in first
     assert "pages" in second
     assert "venue" in second
     assert "no label" in second
+    train, val, test = dataset.split.sizes
+    assert third.startswith(f"Split: {train} train, {val} validation and {test} test nodes")
 
 
-def test_a_split_that_is_drawn_with_few_training_nodes_is_said():
-    nodes = pandas.DataFrame({"id": range(1700), "size": 1.5, "label": [*"xy"] * 850})
-    edges = pandas.DataFrame({"source": range(1699), "target": range(1, 1700)})
-    said = "The split is drawn: 40 of 1,700 labelled nodes train"
-    assert from_pandas(nodes, edges).notes[-1].startswith(said)
-    assert not any(said in note for note in from_pandas(nodes, edges, split="ppnp").notes)
+def test_a_class_that_is_not_in_every_part_is_said():
+    labels = ["x", "y"] * 20 + ["odd", "rare", "rare"]
+    nodes = pandas.DataFrame({"size": range(43), "label": labels})
+    edges = pandas.DataFrame({"source": range(42), "target": range(1, 43)})
+    assert (
+        from_pandas(nodes, edges)
+        .notes[-1]
+        .endswith(
+            "Some parts have no node of these classes: odd (no validation or test node), "
+            "rare (no test node)."
+        )
+    )
+
+
+DATES = ["2024-01", "2024-02-03", "2024-02-03T00:00Z", "2024-03-01T08:30+01:00", "2025-01-01"]
+
+
+def dated(*dates: object) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Nodes of two classes with these dates, and a path through them."""
+    count = len(dates)
+    label = [*"xy"] * (count // 2) + ["x"] * (count % 2)
+    nodes = pandas.DataFrame({"size": range(count), "when": dates, "label": label})
+    return nodes, pandas.DataFrame({"source": range(count - 1), "target": range(1, count)})
+
+
+def test_a_split_by_time_trains_on_the_past_alone():
+    order = np.random.default_rng(0).permutation(100)
+    days = [f"2024-{1 + day // 25:02}-{1 + day % 25 // 2:02}" for day in order.tolist()]
+    nodes, edges = dated(*days)
+    nodes.loc[[3, 50], "label"] = None
+    nodes.loc[3, "when"] = None  # which a node without a label may lack
+    dataset = from_pandas(nodes, edges, split_by_time="when")
+    parts = [[days[i] for i in mask.nonzero().flatten().tolist()] for mask in masks_of(dataset)]
+    assert max(parts[0]) < min(parts[1])
+    assert max(parts[1]) < min(parts[2])
+    assert dataset.split.sizes == pytest.approx((60, 20, 20), abs=3)
+    assert sum(dataset.split.sizes) == 98
+    assert [column.name for column in dataset.schema.columns] == ["size"]
+    stamps = nodes.assign(when=pandas.to_datetime(nodes["when"], utc=True))
+    again = from_pandas(stamps, edges, split_by_time="when")
+    assert torch.equal(again.split.train, dataset.split.train)
+    seconds = [math.nan if one is pandas.NaT else one.timestamp() for one in stamps["when"]]
+    numbers = nodes.assign(when=seconds)
+    assert torch.equal(
+        from_pandas(numbers, edges, split_by_time="when").split.test, dataset.split.test
+    )
+
+
+def masks_of(dataset):
+    return dataset.split.train, dataset.split.val, dataset.split.test
+
+
+@pytest.mark.parametrize(
+    ("dates", "options", "message"),
+    [
+        ([*DATES, "17.05.2024"], {}, "nodes, row 5: when is '17.05.2024'; it takes ISO dates"),
+        ([*DATES, None], {}, "nodes, row 5: when has no date, and the node has a label"),
+        (DATES[:3], {}, "column when: labelled nodes have 2 different times"),
+        (DATES, {"split": "random-fractions"}, "split is 'random-fractions' and split_by_time"),
+        (DATES, {"split_column": "size"}, "split_column is 'size' and split_by_time 'when'"),
+        (DATES, {"split_by_time": "date"}, "split-by-time is 'date'; nodes has the columns"),
+    ],
+)
+def test_what_gives_no_split_by_time_is_refused(dates, options, message):
+    with pytest.raises(ValueError, match=message):
+        from_pandas(*dated(*dates), **{"split_by_time": "when"} | options)
+
+
+def test_dates_are_no_feature_and_the_note_says_what_they_are_for():
+    nodes, edges = dated(*["2024-01-01", "2024-02-01"] * 10)
+    dataset = from_pandas(nodes, edges)
+    assert [column.name for column in dataset.schema.columns] == ["size"]
+    assert "Left out: when (dates)." in dataset.notes[0]
+    assert "--split-by-time when" in dataset.notes[0]
+    with pytest.raises(ValueError, match=r"when', which has dates.*--split-by-time when"):
+        from_pandas(nodes, edges, features="size,when")
+    assert from_pandas(nodes, edges, features="size,when:category").data.x.shape == (20, 3)
 
 
 def test_files_folders_pandas_and_parquet_give_one_graph(tmp_path):

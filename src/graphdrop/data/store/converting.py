@@ -118,5 +118,5 @@ def _loaded(  # noqa: PLR0917 - the arguments of convert
             raise ValueError(f"{path} is a store already: copy its folder")
         return load_dataset(source, root, max_bytes=max_bytes)
     return build_dataset(
-        path.stem, data, "public", 0, most=most, checksums=sums, undirected=not directed
+        path.stem, data, "default", 0, most=most, checksums=sums, undirected=not directed
     )

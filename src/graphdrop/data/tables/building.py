@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphdrop.data.dataset import Dataset, build_dataset, choose_split
 from graphdrop.data.names import Names
-from graphdrop.data.splits import Split
+from graphdrop.data.splits import Split, describe, split_by_time
 from graphdrop.data.tables.edge_table import Edges, edges_of
 from graphdrop.data.tables.kinds import chosen_columns
 from graphdrop.data.tables.node_table import (
@@ -23,6 +23,7 @@ from graphdrop.data.tables.node_table import (
     label_column,
     labels_of,
     parts_of,
+    times_of,
 )
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.schema import Encoded, Schema
@@ -50,16 +51,27 @@ def build(
     part = ""
     if options.split_column:
         masks, lost = parts_of(nodes, options.split_column, y)
-        if split == "public":
+        if split in ("default", "public"):
             split = Split(
                 masks["train"], masks["val"], masks["test"], f"column {options.split_column}"
             )
         part = f"{lost:,} nodes in a part of the split have no label and are in none" * bool(lost)
+    if options.split_by_time:
+        if split not in ("default", "public"):
+            asked = split.name if isinstance(split, Split) else split
+            raise ValueError(
+                f"split is {asked!r} and split_by_time {options.split_by_time!r}: give one of them"
+            )
+        times = times_of(nodes, options.split_by_time, y >= 0)
+        try:
+            split = split_by_time(times, y >= 0, f"by time, column {options.split_by_time}")
+        except ValueError as error:
+            raise ValueError(f"{nodes.name}, column {options.split_by_time}: {error}") from error
     try:
         chosen_split = choose_split(Data(y=y, edge_index=found.edge_index), split, seed)
     except ValueError as error:
         raise ValueError(f"{nodes.name}: {_with_names(str(error), classes)}") from error
-    others = (id_name, label, options.split_column)
+    others = (id_name, label, options.split_column, options.split_by_time)
     columns, left = chosen_columns(nodes, options.asked, others)
     schema = Schema.fit(nodes, columns, chosen_split.train, classes)
     schema = replace(schema, id=id_name, label=label)
@@ -72,15 +84,10 @@ def build(
     )
     left |= dict.fromkeys((f"{one} of the edges" for one in found.unused), "")
     notes = [_columns_in_words(schema, left), _gaps_in_words(encoded, y, part)]
+    notes.append(describe(chosen_split, y, classes))
     if words := [one for one in classes if is_missing(one)]:
         notes.append(
             f"{listed(words)} is a class of {label}: leave the cells of nodes without one empty."
-        )
-    if split == "public" and chosen_split.name == "random-per-class":
-        trained, labelled = int(chosen_split.train.sum()), int((y >= 0).sum())
-        notes.append(
-            f"The split is drawn: {trained:,} of {labelled:,} labelled nodes train, as many of "
-            "each class. With split random-fractions three fifths of them would."
         )
     return replace(dataset, schema=schema, notes=(*notes, *_no_edges_in_words(found)))
 
@@ -156,7 +163,10 @@ def _columns_in_words(schema: Schema, left: Mapping[str, str]) -> str:
     if categories:
         kinds.append(f"{len(categories)} categorical ({listed(categories, 6)}), one-hot")
     unread = [f"{name} ({why})" if why else name for name, why in left.items()]
-    return f"Columns: {'; '.join(kinds)}." + (f" Left out: {listed(unread, 6)}." if unread else "")
+    says = f"Columns: {'; '.join(kinds)}." + (f" Left out: {listed(unread, 6)}." if unread else "")
+    if dates := [name for name, why in left.items() if why == "dates"]:
+        says += f" To train on the past and test on the future give --split-by-time {dates[0]}."
+    return says
 
 
 def _no_edges_in_words(edges: Edges) -> list[str]:

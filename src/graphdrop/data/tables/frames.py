@@ -33,9 +33,10 @@ def from_pandas(
     id: str | None = None,  # noqa: A002
     features: str | Sequence[str] | None = None,
     split_column: str | None = None,
+    split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
-    split: str | Split = "public",
+    split: str | Split = "default",
     seed: int = 0,
     name: str = "data",
 ) -> Dataset:
@@ -48,6 +49,7 @@ def from_pandas(
         id: the column of ids; ``None`` takes the index of ``nodes``.
         features: columns; see ``load_tables``, and there for what follows as well.
         split_column: a column with ``train``, ``val`` and ``test``.
+        split_by_time: a column of dates or numbers.
         weight: a column of the edges with weights.
         missing: ``"impute"`` or ``"refuse"``.
         split: as in ``load_dataset``.
@@ -58,12 +60,12 @@ def from_pandas(
         >>> import pandas
         >>> people = pandas.DataFrame({"age": range(40), "team": ["red", "blue"] * 20})
         >>> friends = pandas.DataFrame({"from": range(39), "to": range(1, 40)})
-        >>> dataset = from_pandas(people, friends, label="team", split="random-fractions")
+        >>> dataset = from_pandas(people, friends, label="team")
         >>> dataset.data.names.classes, dataset.data.x.shape
         (('blue', 'red'), torch.Size([40, 1]))
     """
     columns, own = _columns(nodes, id)
-    options = TableOptions(label, own, features, split_column, weight, missing)
+    options = TableOptions(label, own, features, split_column, weight, missing, split_by_time)
     ends = _from_frame(edges, "edges")
     return _built(name, columns, ends, options, split=split, seed=seed)
 
@@ -74,9 +76,10 @@ def from_networkx(
     label: str | None = None,
     features: str | Sequence[str] | None = None,
     split_column: str | None = None,
+    split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
-    split: str | Split = "public",
+    split: str | Split = "default",
     seed: int = 0,
     name: str = "data",
 ) -> Dataset:
@@ -87,6 +90,7 @@ def from_networkx(
         label: the attribute that is the class.
         features: attributes; see ``load_tables``, and there for what follows as well.
         split_column: an attribute with ``train``, ``val`` and ``test``.
+        split_by_time: an attribute with dates or numbers.
         weight: an attribute of the edges.
         missing: ``"impute"`` or ``"refuse"``.
         split: as in ``load_dataset``.
@@ -98,7 +102,7 @@ def from_networkx(
         >>> club = networkx.karate_club_graph()
         >>> for node, degree in club.degree():
         ...     club.nodes[node]["degree"] = degree
-        >>> dataset = from_networkx(club, label="club", split="random-fractions")
+        >>> dataset = from_networkx(club, label="club")
         >>> dataset.data.names.classes, dataset.data.num_nodes
         (('Mr. Hi', 'Officer'), 34)
     """
@@ -116,7 +120,7 @@ def from_networkx(
     }
     if weight is not None:
         ends[weight] = _from_values([one.get(weight) for _, _, one in pairs], weight)
-    options = TableOptions(label, own, features, split_column, weight, missing)
+    options = TableOptions(label, own, features, split_column, weight, missing, split_by_time)
     return _built(name, columns, ends, options, split=split, seed=seed)
 
 
@@ -146,7 +150,7 @@ def apply_schema(
         >>> import pandas
         >>> people = pandas.DataFrame({"age": range(40), "team": ["red", "blue"] * 20})
         >>> friends = pandas.DataFrame({"from": range(39), "to": range(1, 40)})
-        >>> dataset = from_pandas(people, friends, label="team", split="random-fractions")
+        >>> dataset = from_pandas(people, friends, label="team")
         >>> apply_schema(dataset.schema, people[["age"]][:5], friends[:4]).x.shape
         torch.Size([5, 1])
     """

@@ -1,4 +1,4 @@
-"""Kinds of columns: numbers, categories, and free text, which no network here reads."""
+"""Kinds of columns: numbers, categories, and dates and free text, which are no features."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphdrop.data.tables.table import Column, Table, is_unnamed, listed
+from graphdrop.data.tables.table import Column, Table, as_time, is_missing, is_unnamed, listed
 
-Kind = Literal["number", "category", "text", "empty"]
+Kind = Literal["number", "category", "date", "text", "empty"]
 ASKED: tuple[str, ...] = ("number", "category")
 MOST_CATEGORIES = 64
 """A column of text with more different values is free text."""
@@ -33,7 +33,7 @@ def chosen_columns(
     Args:
         nodes: the table.
         features: names, each with ``:category`` or ``:number`` behind it or not; ``None`` takes
-            all columns that are no free text.
+            all columns of numbers and categories.
         others: columns that are something else, such as the id and the label.
     """
     if features is not None:
@@ -48,7 +48,7 @@ def chosen_columns(
         elif is_unnamed(name):
             left[name] = "has no name"
         else:
-            left[name] = "free text" if kind == "text" else "empty"
+            left[name] = {"text": "free text", "date": "dates"}.get(kind, kind)
     if not chosen:
         raise ValueError(
             f"{nodes.name} has no column of numbers or categories besides id and label (left out: "
@@ -76,6 +76,12 @@ def _asked(nodes: Table, name: str, others: Sequence[str | None]) -> Chosen:
             f"features has {name!r}, which is free text in {nodes.name}; it takes columns of "
             f"numbers or categories. Leave it out, or write {name}:category."
         )
+    if kind == "date":
+        raise ValueError(
+            f"features has {name!r}, which has dates in {nodes.name}; it takes columns of numbers "
+            f"or categories. Leave it out, write {name}:category, or split by it: --split-by-time "
+            f"{name}."
+        )
     if kind == "empty":
         raise ValueError(f"features has {name!r}, which is empty in {nodes.name}: leave it out")
     return Chosen(name, kind)
@@ -87,6 +93,8 @@ def kind_of(column: Column) -> Kind:
     if wrong is None:
         return "empty" if np.isnan(values).all() else "number"
     found = {text for text in column.text if text is not None}
+    if all(as_time(text) is not None or is_missing(text) for text in found):
+        return "date"
     filled = sum(text is not None for text in column.text)
     few = len(found) <= MOST_CATEGORIES and len(found) * REPEATS <= filled
     return "category" if few else "text"

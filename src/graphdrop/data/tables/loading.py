@@ -35,9 +35,10 @@ def load_tables(
     id: str | None = None,  # noqa: A002 - the name that a column of ids has
     features: str | Sequence[str] | None = None,
     split_column: str | None = None,
+    split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
-    split: str | Split = "public",
+    split: str | Split = "default",
     seed: int = 0,
     max_bytes: int | None = None,
 ) -> Dataset:
@@ -59,9 +60,13 @@ def load_tables(
         features: columns, in a list or with commas between them; ``"zip:category"`` reads
             numbers as categories. By default all that are no free text.
         split_column: a column with ``train``, ``val`` and ``test``.
+        split_by_time: a column of ISO dates (``2024-05-17``, with a time or not) or of numbers,
+            which is no feature then. The oldest 60 % of the labelled nodes train, the next 20 %
+            validate, the newest 20 % test; nodes of one date stay together.
         weight: a column of the edges with weights above 0.
         missing: ``"impute"``, or ``"refuse"`` for an error where a value is missing.
-        split: as in ``load_dataset``; the split column goes before ``"public"``.
+        split: as in ``load_dataset``; the split that comes with tables is that of
+            ``split_column`` or ``split_by_time``.
         seed: the seed of a random split.
         max_bytes: the largest memory for loading, as in ``load_dataset``.
 
@@ -70,7 +75,7 @@ def load_tables(
         >>> _ = Path("nodes.csv").write_text("\\n".join(["id,size,label", *rows]))
         >>> pairs = [f"p{i},p{(i + 2) % 40}" for i in range(40)]
         >>> _ = Path("edges.csv").write_text("\\n".join(["source,target", *pairs]))
-        >>> dataset = load_tables("nodes.csv", "edges.csv", split="random-fractions")
+        >>> dataset = load_tables("nodes.csv", "edges.csv")
         >>> dataset.data.names.classes, dataset.data.x.shape
         (('blue', 'red'), torch.Size([40, 1]))
     """
@@ -78,7 +83,7 @@ def load_tables(
 
     most = most_bytes(max_bytes)
     paths = table_paths(nodes, edges)
-    options = TableOptions(label, id, features, split_column, weight, missing)
+    options = TableOptions(label, id, features, split_column, weight, missing, split_by_time)
     checksums = {path.name: _sha256(path) for path in paths}
     tables = read_table(paths[0], most), read_table(paths[1], most)
     name = short_name(str(nodes))

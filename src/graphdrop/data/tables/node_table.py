@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from graphdrop.data.tables.table import Table, as_number, is_missing, is_unnamed, listed
+from graphdrop.data.tables.table import (
+    Table,
+    as_number,
+    as_time,
+    is_missing,
+    is_unnamed,
+    listed,
+)
 
 ID_NAMES = ("id", "node_id", "node", "nodeid", "name")
 LABEL_NAMES = ("label", "class", "y", "target")
@@ -120,6 +130,32 @@ def parts_of(nodes: Table, name: str, labels: Tensor) -> tuple[dict[str, Tensor]
         masks[part][row] = True
     lost = int((torch.stack(list(masks.values())).any(0) & (labels < 0)).sum())
     return {part: mask & (labels >= 0) for part, mask in masks.items()}, lost
+
+
+def times_of(nodes: Table, name: str, labelled: Tensor) -> NDArray[np.float64]:
+    """A column of dates or numbers as numbers; NaN for a node without a label that has none."""
+    column = nodes.column(name, "split-by-time")
+    values, wrong = column.parsed
+    if wrong is not None:
+        texts = column.text
+        times = {text: as_time(text) for text in set(texts) if text and not is_missing(text)}
+        for row, text in enumerate(texts):
+            if text in times and times[text] is None:
+                raise ValueError(
+                    f"{nodes.where(row)}: {name} is {text[:40]!r}; it takes ISO dates such as "
+                    "2024-05-17 or 2024-05-17T08:30, or numbers. Write all of it in one way."
+                )
+        found = [times.get(text) if text else None for text in texts]
+        values = np.array([math.nan if one is None else one for one in found])
+    absent = labelled.numpy() & ~np.isfinite(values)
+    if absent.any():
+        row = int(absent.argmax())
+        raise ValueError(
+            f"{nodes.where(row)}: {name} has no date, and the node has a label; it takes a date "
+            f"for every labelled node ({int(absent.sum()):,} have none). Fill it in, or empty the "
+            "label."
+        )
+    return values
 
 
 def in_words(counts: Mapping[str, int]) -> str:

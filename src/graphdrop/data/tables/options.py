@@ -18,8 +18,14 @@ class TableOptions:
     split_column: str | None = None
     weight: str | None = None
     missing: Literal["impute", "refuse"] = "impute"
+    split_by_time: str | None = None
 
     def __post_init__(self) -> None:
+        if self.split_column and self.split_by_time:
+            raise ValueError(
+                f"split_column is {self.split_column!r} and split_by_time {self.split_by_time!r}: "
+                "give one of them"
+            )
         if self.missing not in ("impute", "refuse"):
             raise ValueError(f"missing is {self.missing!r}; it takes 'impute' or 'refuse'")
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Words, in lower case, that stand for a missing number."""
 _UNNAMED = re.compile(r"#\d+")
+_MONTH = re.compile(r"\d{4}-\d{2}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,16 @@ def as_number(text: str) -> float | None:
     """A finite number, or ``None``."""
     value = _number(text)
     return value if value is not None and math.isfinite(value) else None
+
+
+def as_time(text: str) -> float | None:
+    """Seconds since 1970 of an ISO date, month or date-time, UTC without a zone, or ``None``."""
+    text = text.strip()
+    try:
+        value = datetime.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
+    except ValueError:
+        return None
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
 
 
 def distinct(names: list[str], where: object) -> list[str]:

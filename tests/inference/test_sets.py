@@ -1,6 +1,7 @@
 """Prediction sets hold the true class as often as they say, and are what a second way finds."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -207,3 +208,38 @@ def test_feature_neighbors_are_the_same_in_any_chunks_and_layout(monkeypatch):
         assert torch.equal(nodes, other[0])
         torch.testing.assert_close(similarity, other[1])
     assert not bool((nodes == torch.arange(30)[:, None]).any())
+
+
+def rare_answer(nodes: int, seed: int) -> tuple[Predictive, torch.Tensor]:
+    """About 6 % of the nodes are of class 1, as often as their probabilities say."""
+    generator = torch.Generator().manual_seed(seed)
+    score = 1.5 * torch.randn(nodes, generator=generator) - 3.6
+    labels = (torch.rand(nodes, generator=generator) < score.sigmoid()).long()
+    answer = Predictive.from_logits(torch.stack([torch.zeros(nodes), score], 1))
+    return replace(answer, origin=Origin(class_counts=(940, 60))), labels
+
+
+def test_where_a_class_is_rare_each_class_is_covered_as_promised_unasked():
+    """The coverage of a class with m of k nodes has a standard deviation of about
+    sqrt(0.09 * (1 / m + 1 / k)): 0.05 for 70 and 70; the mean of 40 draws is within 0.03."""
+    covered = {0: [], 1: []}
+    for seed in range(40):
+        answer, labels = rare_answer(2000, seed)
+        rows = torch.arange(1000)
+        sets = answer.sets(0.9, calibration=(rows, labels[rows]))
+        assert (sets.by_class, sets.method, sets.always) == (True, "lac", ())
+        held = sets.contains(labels)[1000:]
+        for label, found in covered.items():
+            found.append(float(held[labels[1000:] == label].double().mean()))
+    for found in covered.values():
+        assert sum(found) / len(found) == pytest.approx(0.9, abs=0.03)
+
+
+def test_a_class_with_too_few_calibration_nodes_is_in_every_set_and_named():
+    answer, labels = rare_answer(1000, 0)
+    frequent, rare = ((labels == label).nonzero().flatten() for label in (0, 1))
+    for count, always in ((8, (1,)), (9, ())):  # 9 / (9 + 1) is 90 %
+        rows = torch.cat([frequent[:100], rare[:count]])
+        sets = answer.sets(0.9, calibration=(rows, labels[rows]))
+        assert sets.always == always
+        assert bool(sets.members[:, 1].all()) == bool(always)

@@ -55,3 +55,35 @@ def test_without_validation_nodes_a_share_of_the_rows_is_kept():
 def test_a_coverage_is_a_share():
     with pytest.raises(ValueError, match="coverage"):
         trusted(prediction([0.9]), 1.5)
+
+
+def test_few_nodes_of_a_rare_class_are_trusted_as_nodes_of_another():
+    """Nine in ten of the class's validation nodes reach the limit, and so do those of others."""
+    generator = torch.Generator().manual_seed(0)
+    score = 1.5 * torch.randn(20_000, generator=generator) - 3.6
+    rare = (torch.rand(20_000, generator=generator) < score.sigmoid()).long()
+    rows = torch.arange(10_000)
+    probabilities = torch.stack([-score, score], 1).sigmoid()
+    known = SetNodes(rows, rare[rows], probabilities[rows], held_out=True, calibrated=True)
+    answer = replace(prediction((-score).sigmoid().tolist(), set_nodes=known), reject_by="entropy")
+    before = trusted(answer, 0.9)
+    origin = replace(answer.origin, class_counts=(9400, 600))
+    rule = trusted(replace(answer, origin=origin), 0.9)
+
+    def missed(trust: torch.Tensor) -> float:
+        wrong = trust & (answer.predicted == 0)
+        return float(wrong[10_000:][rare[10_000:] == 1].double().mean())
+
+    assert missed(before.trusted) > 0.3
+    assert missed(rule.trusted) == pytest.approx(0.1, abs=0.04)
+    assert rule.rare[0].by == "coverage"
+    assert rule.accuracy > before.accuracy
+    cautious = trusted(replace(answer, origin=origin), 0.9, cost_ratio=200)
+    assert (cautious.rare[0].by, cautious.rare[0].probability) == ("cost", pytest.approx(1 / 201))
+
+
+def test_a_rare_class_without_enough_validation_nodes_is_judged_by_its_share():
+    answer = prediction([0.99, 0.9, 0.93], class_counts=(95, 5))
+    rule = trusted(answer, 1.0)
+    assert rule.trusted.tolist() == [True, False, False]
+    assert rule.rare == ((1, 0.05, "share"),)

@@ -278,6 +278,22 @@ class PredictSettings(Section):
         "fraction-of-largest"
     )
     """The unit of that threshold: the largest entropy, log(classes), or the observed range."""
+    budget: str = "1%"
+    """Rare classes: how many nodes one can look at, a share such as 1% or a number such as 50; the
+    recall among the nodes of highest probability is measured there."""
+    cost_ratio: Weight = 0.0
+    """Rare classes: how many false alarms cost as much as one missed node; sets the probability
+    from which nodes are flagged. 0 for none."""
+
+    @field_validator("budget")
+    @classmethod
+    def _check_budget(cls, given: str) -> str:
+        if not re.fullmatch(r"(\d+(\.\d+)?) ?%|0\.\d+|[1-9]\d*", given):
+            raise ValueError(
+                f"predict.budget is {given!r}; it takes a share of the nodes such as 1%, or a "
+                "number of nodes such as 50"
+            )
+        return given
 
 
 class Config(Section):

@@ -51,7 +51,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "sampler": "neighbor",
         "importance": True,
     },
-    "predict": {"dropout": True, "calibration": "none"},
+    "predict": {"dropout": True, "calibration": "none", "budget": "1%", "cost_ratio": 0.0},
 }
 
 

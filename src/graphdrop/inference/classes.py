@@ -17,6 +17,7 @@ from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments
 from graphdrop.inference.sets import PredictionSets, prediction_sets
 from graphdrop.inference.uncertainty import Uncertainty
+from graphdrop.metrics.rare import rare_classes
 
 if TYPE_CHECKING:
     import pandas
@@ -111,6 +112,14 @@ class Predictive(Uncertainty):
         return (self.votes.double() + 0.5 * self.probabilities.double()).argmax(1)
 
     @property
+    def rare_classes(self) -> tuple[int, ...]:
+        """The classes that are rare among the labelled training nodes, where these are known.
+
+        Such a class has less than 10 % of them, and less than half of an equal share.
+        """
+        return rare_classes(self.origin.class_counts)
+
+    @property
     def entropy(self) -> Tensor:
         """Entropy of the mean distribution, in nats, ``[nodes]``: the whole uncertainty."""
         entropy: Tensor = torch.special.entr(self.probabilities).sum(1)
@@ -137,10 +146,10 @@ class Predictive(Uncertainty):
     def sets(
         self,
         coverage: float = 0.9,
-        method: str = "aps",
+        method: str | None = None,
         *,
         calibration: tuple[Tensor, Tensor] | None = None,
-        by_class: bool = False,
+        by_class: bool | None = None,
         seed: int = 0,
     ) -> PredictionSets:
         r"""Conformal prediction: for every node a set of classes that holds the true one.
@@ -154,12 +163,14 @@ class Predictive(Uncertainty):
             coverage: how often a set should hold the true class.
             method: ``"lac"``, ``"aps"`` (randomized), ``"daps"`` (APS, half of it averaged over
                 neighbors) or ``"snaps"`` (also over the 20 nodes of most similar features, a third
-                each). The last two take a prediction of all nodes.
+                each). The last two take a prediction of all nodes. By default ``"lac"`` by class,
+                whose sets are then the smaller ones, and ``"aps"`` otherwise.
             calibration: the calibration nodes, by number or as a bool mask, and their labels. By
                 default those that the model carries: set aside by ``data.calibration``, or else the
                 validation nodes, with sets marked ``approximate``.
-            by_class: class-conditional coverage: of the nodes of every class by itself. A class
-                with too few calibration nodes is then in every set.
+            by_class: class-conditional (Mondrian) coverage: of the nodes of every class by itself.
+                A class with too few calibration nodes is then in every set (``always``). By default
+                where a class is rare (``rare_classes``), which sets over all nodes may leave out.
             seed: of the random part of APS; the same seed gives the same sets.
 
         Example:

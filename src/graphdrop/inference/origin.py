@@ -71,6 +71,8 @@ class Origin:
     set_nodes: SetNodes | None = None
     same_graph: bool = True
     """Whether the graph is the one that ``set_nodes`` belong to."""
+    class_counts: tuple[int, ...] = ()
+    """The number of labelled training nodes of every class; empty where it is unknown."""
     names: Names = field(default_factory=Names)
     """The ids of all nodes of the graph, and the names of the classes."""
 

@@ -267,6 +267,7 @@ def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> O
         Origin.of(data, rows),
         set_nodes=SetNodes.from_json(settings.set_nodes),
         same_graph=is_known_graph(settings, data),
+        class_counts=tuple(settings.class_counts or ()),
     )
 
 

@@ -16,6 +16,7 @@ from graphdrop.inference.propagation import Propagation
 from graphdrop.inference.shift import CalibrationShiftWarning
 from graphdrop.metrics.conformal import ConformalScore, conformal_scores, conformal_threshold
 from graphdrop.metrics.inputs import check_labels, check_probabilities, choose
+from graphdrop.metrics.rare import rare_classes
 
 NEIGHBORS = 20
 """SNAPS: nodes of similar features over which scores are averaged."""
@@ -60,6 +61,9 @@ class PredictionSets:
     selection of the network, or come from another graph: then nothing is guaranteed."""
     by_class: bool = False
     """Whether the coverage is meant for every class by itself."""
+    always: tuple[int, ...] = ()
+    """By class: the classes that are in every set, since they have too few calibration nodes; 90 %
+    coverage takes nine of them."""
 
     def size(self) -> Tensor:
         """Number of classes in each set, ``[nodes]``; 0 is possible."""
@@ -90,10 +94,10 @@ def prediction_sets(
     probabilities: Tensor,
     origin: Origin,
     coverage: float,
-    method: str,
+    method: str | None = None,
     *,
     calibration: tuple[Tensor, Tensor] | None = None,
-    by_class: bool = False,
+    by_class: bool | None = None,
     seed: int = 0,
     calibrated: bool = False,
 ) -> PredictionSets:
@@ -103,12 +107,15 @@ def prediction_sets(
         probabilities: ``[rows, classes]``.
         origin: where they come from.
         coverage: how often a set should hold the true class.
-        method: a ``SetMethod``.
+        method: a ``SetMethod``; by default LAC by class, whose sets are then smaller, or APS.
         calibration: nodes and their labels, in place of those in ``origin``.
-        by_class: a threshold for every class.
+        by_class: a threshold for every class; by default where a class is rare.
         seed: of the random part of APS.
         calibrated: whether the probabilities are calibrated ones.
     """
+    by_class = bool(rare_classes(origin.class_counts)) if by_class is None else by_class
+    if method is None:
+        method = SetMethod.LAC if by_class else SetMethod.APS
     kind = choose(SetMethod, method, "method")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9")
@@ -150,7 +157,9 @@ def prediction_sets(
                 )
             true_class, labels = _of_labels(_base(stored, kind, drawn), known.labels)
     limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
-    return PredictionSets(scores <= limits.to(scores), coverage, kind.value, approximate, by_class)
+    members = scores <= limits.to(scores)
+    always = tuple(limits.isinf().nonzero().flatten().tolist()) if by_class else ()
+    return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
 
 
 def _uniform(origin: Origin, predicted: int, generator: torch.Generator) -> Tensor:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.origin import SetNodes
+from graphdrop.metrics.conformal import conformal_threshold
 from graphdrop.metrics.inputs import check_fraction, count_at_least
+from graphdrop.metrics.rare import cost_threshold
 
 FROM_PROBABILITIES = ("least_confidence", "entropy")
 """Uncertainties that follow from the mean probabilities, which a model carries."""
+
+
+class RareLimit(NamedTuple):
+    """From which probability of a rare class an answer of another class is not trusted."""
+
+    label: int
+    probability: float
+    by: Literal["coverage", "cost", "share"]
+    """What sets it: the coverage of the class's own validation nodes; the ratio of costs, where
+    that is lower; or the class's share of the training nodes, where it has too few validation nodes
+    for the coverage."""
 
 
 class Trust(NamedTuple):
@@ -32,9 +46,11 @@ class Trust(NamedTuple):
     accuracy: float | None
     """Of the kept validation nodes; ``None`` where none are known. They also selected the network,
     unless some were set aside, so that it is a little too high."""
+    rare: tuple[RareLimit, ...] = ()
+    """The limits of the rare classes; empty where no class is rare."""
 
 
-def trusted(answer: Predictive, coverage: float = 0.9) -> Trust:
+def trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) -> Trust:
     """Which answers to trust: as certain as a share of the validation nodes.
 
     The uncertainty is the one that found errors best in training (``reject_by``), or the entropy.
@@ -43,9 +59,16 @@ def trusted(answer: Predictive, coverage: float = 0.9) -> Trust:
     probabilities of these nodes and not their samples: on another graph the entropy decides where
     the mutual information would.
 
+    Where a class is rare, most of its nodes are among the certain ones, as nodes of another class.
+    An answer is therefore also not trusted where it names another class and the probability of the
+    rare one reaches a limit, which a share ``coverage`` of the class's own validation nodes does:
+    of the nodes of a rare class, at most about 10 % are trusted as something else.
+
     Args:
         answer: what ``predict`` returned.
         coverage: the share of the validation nodes to keep, above 0 and at most 1.
+        cost_ratio: how many false alarms cost as much as one missed node of a rare class; lowers
+            the limits to its threshold (``graphdrop.metrics.cost_threshold``). 0 for none.
 
     Example:
         >>> answer = Predictive.from_logits(torch.tensor([[4.0, 0.0], [0.1, 0.0]]))
@@ -57,26 +80,54 @@ def trusted(answer: Predictive, coverage: float = 0.9) -> Trust:
     known = answer.origin.set_nodes
     if by not in FROM_PROBABILITIES and not answer.origin.same_graph:
         by = "entropy"
+    limits = _rare_limits(answer, coverage, cost_ratio)
+    safe = ~_within(limits, answer.probabilities, answer.predicted)
     if known is None:
         kept, threshold, by = answer.reject(coverage, by)
-        return Trust(kept, by, threshold, coverage, "these", None)
-    score, right = _validation(answer, known, by)
+        return Trust(kept & safe, by, threshold, coverage, "these", None, limits)
+    score, predicted = _validation(answer, known, by)
     order = score.argsort(stable=True)[: count_at_least(coverage, len(score))]
     threshold = float(score[order[-1]])
-    accuracy = float(right[order].double().mean())
+    then = order[~_within(limits, known.probabilities.to(order.device), predicted)[order]]
+    accuracy = float((predicted == known.labels.to(order.device))[then].double().mean())
     uncertainty: Tensor = getattr(answer, by)
     # the carried probabilities have six digits
     kept = uncertainty.double() <= threshold + 1e-6
-    return Trust(kept, by, threshold, coverage, "validation", accuracy)
+    return Trust(kept & safe, by, threshold, coverage, "validation", accuracy, limits)
+
+
+def _rare_limits(answer: Predictive, coverage: float, cost_ratio: float) -> tuple[RareLimit, ...]:
+    """The limit of every rare class: what the threshold of its own set is, or less."""
+    known, counts, found = answer.origin.set_nodes, answer.origin.class_counts, []
+    for label in answer.rare_classes:
+        limit = RareLimit(label, -math.inf, "coverage")
+        if known is not None and coverage < 1:
+            own = known.probabilities[known.labels == label, label].double()
+            limit = limit._replace(probability=1.0 - conformal_threshold(1.0 - own, coverage))
+        if limit.probability == -math.inf:
+            limit = RareLimit(label, counts[label] / sum(counts), "share")
+        if cost_ratio and (by_cost := cost_threshold(cost_ratio)) < limit.probability:
+            limit = RareLimit(label, by_cost, "cost")
+        found.append(limit)
+    return tuple(found)
+
+
+def _within(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Tensor) -> Tensor:
+    """Whether a rare class other than the predicted one reaches its limit, bool ``[n]``."""
+    within = torch.zeros_like(predicted, dtype=torch.bool)
+    for limit in limits:
+        likely = probabilities[:, limit.label].double() >= limit.probability - 1e-6
+        within |= likely & (predicted != limit.label)
+    return within
 
 
 def _validation(answer: Predictive, known: SetNodes, by: str) -> tuple[Tensor, Tensor]:
-    """The uncertainty of the validation nodes, and whether their answers are right."""
+    """The uncertainty of the validation nodes, and the classes predicted for them."""
     if by in FROM_PROBABILITIES:
         empty = torch.zeros(len(known.probabilities))
         shaped = torch.zeros_like(known.probabilities)
         then = Predictive(known.probabilities, shaped, empty, shaped, answer.samples)
-        return getattr(then, by).double(), then.classes == known.labels
+        return getattr(then, by).double(), then.classes
     rows = known.nodes
     if answer.origin.rows is not None:
         raise ValueError(
@@ -84,4 +135,4 @@ def _validation(answer: Predictive, known: SetNodes, by: str) -> tuple[Tensor, T
             "graph. Predict without rows."
         )
     score: Tensor = getattr(replace(answer, reject_by=None), by)
-    return score[rows].double(), answer.predicted[rows] == known.labels
+    return score[rows].double(), answer.predicted[rows]

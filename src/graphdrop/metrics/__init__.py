@@ -33,6 +33,15 @@ from graphdrop.metrics.posterior import (
     posterior_calibration_error,
     posterior_divergence,
 )
+from graphdrop.metrics.rare import (
+    RareFigures,
+    average_precision,
+    budget_nodes,
+    cost_threshold,
+    rare_classes,
+    rare_figures,
+    recall_at_budget,
+)
 from graphdrop.metrics.scoring import NLL, BrierScore, brier_score, nll
 from graphdrop.metrics.selective import (
     AURC,
@@ -77,6 +86,7 @@ __all__ = [
     "PavpuResult",
     "PosteriorCalibrationError",
     "PosteriorDivergence",
+    "RareFigures",
     "Reliability",
     "ReliabilityBins",
     "RiskCoverage",
@@ -89,9 +99,12 @@ __all__ = [
     "adjacency",
     "apply_temperature",
     "aurc",
+    "average_precision",
     "brier_score",
+    "budget_nodes",
     "calibration_error",
     "calibration_floor",
+    "cost_threshold",
     "dirichlet_energy",
     "excess_aurc",
     "fit_temperature",
@@ -104,6 +117,9 @@ __all__ = [
     "posterior_calibration_error",
     "posterior_divergence",
     "predictive_entropy",
+    "rare_classes",
+    "rare_figures",
+    "recall_at_budget",
     "reliability",
     "risk_coverage_curve",
     "selective_risk",

@@ -42,6 +42,7 @@ class _Stored(BaseModel):
     trained_on: dict[str, str] | None = None
     reject_by: str | None = None
     set_nodes: dict[str, Any] | None = None
+    class_counts: list[Annotated[int, Field(ge=0)]] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class PredictionDefaults:
     """The uncertainty score that was best at finding errors on the validation nodes."""
     set_nodes: Mapping[str, Any] | None = field(default=None, repr=False)
     """The nodes by which prediction sets are calibrated (`graphdrop.inference.origin.SetNodes`)."""
+    class_counts: Sequence[int] | None = None
+    """The number of labelled training nodes of every class, which tells the rare ones."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
     _digests: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 

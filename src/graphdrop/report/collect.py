@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.inference import PredictionSets, Predictive, predict
+from graphdrop.inference.origin import Origin
 from graphdrop.inference.trust import Trust, trusted
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn.sampled import layer_inputs, sampled
@@ -153,6 +154,7 @@ def _of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
         prediction.deviation[rows],
         prediction.samples,
         decision=prediction.decision,
+        origin=Origin(class_counts=prediction.origin.class_counts),
     )
 
 

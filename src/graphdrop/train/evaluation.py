@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
@@ -15,7 +16,16 @@ from torch import Tensor
 
 from graphdrop.config import Config
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.metrics import aurc, brier_score, calibration_error, nll, ood_auroc, pavpu
+from graphdrop.metrics import (
+    RareFigures,
+    aurc,
+    brier_score,
+    calibration_error,
+    nll,
+    ood_auroc,
+    pavpu,
+    rare_figures,
+)
 
 Output = Literal["classes", "labels", "gaussian"]
 """How ``predict`` reads the outputs of a network."""
@@ -113,6 +123,33 @@ def _binary_auroc(prediction: Predictive, labels: Tensor, _: Config) -> float | 
     if prediction.probabilities.shape[1] != 2 or bool(positive.all()) or not bool(positive.any()):
         return None
     return float(ood_auroc(prediction.probabilities[:, 1], positive))
+
+
+def rare_classes_found(
+    prediction: Predictive, labels: Tensor, config: Config
+) -> dict[int, RareFigures]:
+    """How well each rare class is found, by class; without those that no node here is of."""
+    settings = config.predict
+    found = {
+        label: rare_figures(
+            prediction.probabilities[:, label],
+            labels == label,
+            settings.budget,
+            settings.cost_ratio,
+        )
+        for label in prediction.rare_classes
+    }
+    return {label: figures for label, figures in found.items() if figures is not None}
+
+
+def _rare_mean(field: str) -> Callable[[Any, Tensor, Config], float | None]:
+    """A metric that is the mean of a figure over the rare classes; ``None`` without one."""
+
+    def compute(prediction: Predictive, labels: Tensor, config: Config) -> float | None:
+        found = rare_classes_found(prediction, labels, config).values()
+        return fmean(getattr(figures, field) for figures in found) if found else None
+
+    return compute
 
 
 def label_accuracy(prediction: LabelPredictive, targets: Tensor) -> float:
@@ -271,6 +308,23 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             higher_is_better=True,
             help="The chance that of a node of each class the one of the second class is the more "
             "likely to be called so; good is near 1, and guessing gives 0.5.",
+        ),
+        ScoreMetric(
+            "average_precision",
+            "average precision",
+            _rare_mean("average_precision"),
+            higher_is_better=True,
+            help="Of a class with less than 10 % of the training nodes: the mean precision over "
+            "the recalls when nodes are looked at in the order of its probability, averaged over "
+            "such classes; chance gives the share of the class.",
+        ),
+        _share(
+            "recall_at_budget",
+            "recall at budget",
+            _rare_mean("recall"),
+            help="Of a class with less than 10 % of the training nodes: the share of its nodes "
+            "among those that a budget allows to look at (predict.budget, 1 % unless set), the "
+            "likeliest first, averaged over such classes; chance gives the budget's share.",
         ),
         ScoreMetric(
             "error_auroc_entropy",

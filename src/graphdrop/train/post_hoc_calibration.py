@@ -70,6 +70,7 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
     if validation is not None:
         found["validation"] = trainer.scores("validation", validation)
     answer = drawn.predict(trainer.rows["test"])
+    found["answers"] = {"test": answer} | ({} if validation is None else {"validation": validation})
     found["test"] = trainer.scores("test", answer)
     summary = {"name": calibrator.name, **calibrator.summary()}
     found["calibration"] = {**summary, "nodes": len(rows)}
@@ -207,5 +208,6 @@ def out_of_fold(drawn: ScoredSamples, halves: Halves, rows: Tensor) -> Predictiv
         votes=joined("votes"),
         expected_entropy=joined("expected_entropy"),
         deviation=joined("deviation"),
-        origin=Origin(),  # that of one half would be wrong for both
+        # that of one half would be wrong for both
+        origin=Origin(class_counts=answers[0].origin.class_counts),
     )

@@ -34,6 +34,9 @@ class Result:
     """The calibrator as JSON values, and the calibration error that chance alone gives."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the run, as sentences."""
+    rare: list[dict[str, Any]] = field(default_factory=list)
+    """For every rare class its label, name and share of the labelled training nodes, and how well
+    it is found on validation and test nodes (`graphdrop.metrics.RareFigures` by name)."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""

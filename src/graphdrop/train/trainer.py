@@ -28,13 +28,23 @@ from torch_geometric.data import Data
 
 from graphdrop.config import Config
 from graphdrop.data import Dataset
+from graphdrop.data.names import Names
 from graphdrop.estimators import Estimator
 from graphdrop.inference import Calibrator, Predictive
 from graphdrop.inference.shift import digests
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
-from graphdrop.train import auto, checkpoint, folder, inputs, keeping, predicting, provenance
+from graphdrop.train import (
+    auto,
+    checkpoint,
+    evaluation,
+    folder,
+    inputs,
+    keeping,
+    predicting,
+    provenance,
+)
 from graphdrop.train.batches import Step
 from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.consistency_loss import check_consistency
@@ -136,7 +146,7 @@ class Trainer:
 
         self.model: Any = (self._built() if model is None else model).to(device)
         self.engine: SampledModel = sampled(self.model)
-        self.engine.defaults = PredictionDefaults.of(config).fitted(self.data.x, self.rows["train"])
+        self.engine.defaults = self._prediction_defaults()
         if config.train.estimator != "method":
             self.engine.estimator = self._asked_estimator(own=self.own_model)
         self.batches = mini_batches(self)
@@ -197,6 +207,14 @@ class Trainer:
         sizes = int(self.data.x.shape[1]), outputs, edges
         network: nn.Module = Blueprint(settings, *sizes).build(self.config.seed)
         return network
+
+    def _prediction_defaults(self) -> PredictionDefaults:
+        """What the settings and the training nodes say about prediction."""
+        defaults = PredictionDefaults.of(self.config).fitted(self.data.x, self.rows["train"])
+        if self.task.output != "classes" or not self.task.of_nodes:
+            return defaults
+        counts = self.labels.bincount(minlength=self.dataset.num_classes).tolist()
+        return replace(defaults, class_counts=counts)
 
     def _asked_estimator(self, *, own: bool) -> Estimator | None:
         """The estimator that the settings name; a user's own model may have any rates."""
@@ -374,7 +392,8 @@ class Trainer:
         self.engine.defaults = replace(defaults, trained_on=digests(defaults, self.data))
         with watched(self):
             drawn = ScoredSamples(self)
-            raw = {name: self.scores(name, drawn.predict(self.rows[name])) for name in SCORED}
+            answers = {name: drawn.predict(self.rows[name]) for name in SCORED}
+            raw = {name: self.scores(name, answer) for name, answer in answers.items()}
         calibrates = self.config.predict.calibration != "none"
         found = score_calibrated(self, drawn, raw) if calibrates else {}
         keep_set_nodes(self, drawn)
@@ -388,12 +407,33 @@ class Trainer:
             uncalibrated=raw if found else {},
             calibration=found.get("calibration", {}),
             warnings=found.get("warnings", []),
+            rare=self._rare(answers | found.get("answers", {})),
         )
         for warning in result.warnings:
             self.progress.say(f"Note: {warning}.")
         if self.folder is not None:
             keeping.conclude(self, self.folder, result)
         return result
+
+    def _rare(self, answers: dict[str, Any]) -> list[dict[str, Any]]:
+        """How well each rare class is found on validation and test nodes, as plain values."""
+        first = answers["test"]
+        if not isinstance(first, Predictive):
+            return []
+        found = {
+            part: evaluation.rare_classes_found(answer, self.targets[self.rows[part]], self.config)
+            for part, answer in answers.items()
+        }
+        counts, names = first.origin.class_counts, Names.of(self.dataset.data)
+        return [
+            {
+                "label": label,
+                "name": names.label(label),
+                "share": counts[label] / sum(counts),
+                **{part: by[label]._asdict() for part, by in found.items() if label in by},
+            }
+            for label in first.rare_classes
+        ]
 
     def scores(self, name: str, answer: Any) -> Any:
         """The scores of a prediction of one part of the split."""

@@ -81,6 +81,17 @@ def test_a_known_dataset_converts_with_its_split_and_the_history_of_its_edges(
     assert Store(tmp_path / "cora").manifest.origin == source.checksums
 
 
+def test_a_store_of_a_table_knows_its_rows(tmp_path: Path) -> None:
+    rows = [f"p{(7 * i) % 12:02},{i},{'xy'[i % 2]}" for i in range(12)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,size,label", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\np01,p02\n")
+    store = Store(convert(tmp_path, tmp_path / "store")).data()
+    read = load_dataset(tmp_path, split="random-fractions").data
+    assert torch.equal(store.x, read.x)
+    assert [store.names.node(node) for node in store.names.order] == [str(i) for i in range(12)]
+    assert [read.names.node(node) for node in store.names.order] == [row[:3] for row in rows]
+
+
 def test_all_stored_splits_convert(tmp_path: Path) -> None:
     data = some_data()
     part = (torch.arange(40)[:, None] + torch.arange(2)) % 3

@@ -60,3 +60,12 @@ def test_nodes_and_classes_are_called_by_their_names() -> None:
     assert table["predicted"].tolist() == ["y", "y", "z"]
     assert table.loc["<b>", "probability_y"] == pytest.approx(0.8)
     assert "<td>&lt;b&gt;</td><td>y</td>" in named._repr_html_()
+
+
+def test_a_table_of_all_nodes_has_the_order_of_the_rows_they_came_from() -> None:
+    pytest.importorskip("pandas")
+    names = Names(ids=("ann", "bob", "cleo"), rows=torch.tensor([2, 0, 1]))
+    table = replace(PREDICTION, origin=Origin(names=names)).to_pandas()
+    assert table.index.tolist() == ["bob", "cleo", "ann"]
+    assert table["probability_1"].tolist() == pytest.approx([0.8, 0.3, 0.4])
+    assert PREDICTION.probabilities[names.order, 1].tolist() == pytest.approx([0.8, 0.3, 0.4])

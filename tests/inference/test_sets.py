@@ -8,6 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import Predictive
+from graphdrop.data.names import Names
 from graphdrop.inference import sets as module
 from graphdrop.inference.feature_neighbors import feature_neighbors
 from graphdrop.inference.origin import Origin, SetNodes
@@ -243,3 +244,22 @@ def test_a_class_with_too_few_calibration_nodes_is_in_every_set_and_named():
         sets = answer.sets(0.9, calibration=(rows, labels[rows]))
         assert sets.always == always
         assert bool(sets.members[:, 1].all()) == bool(always)
+
+
+def test_the_random_part_belongs_to_the_id_of_a_node():
+    logits, labels, data = graph(60, 4, 0)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
+    ids = tuple(f"p{node}" for node in range(60))
+    rows = torch.arange(30)
+
+    def sets(order: torch.Tensor, seed: int) -> torch.Tensor:
+        place = order.argsort()
+        moved = Data(x=data.x[order], edge_index=place[data.edge_index])
+        moved.names = Names(tuple(ids[node] for node in order))
+        answer = Predictive.from_logits(logits[order], moved)
+        calibration = place[rows], labels[rows]
+        return answer.sets(0.8, "aps", calibration=calibration, seed=seed).members[place]
+
+    first = sets(torch.arange(60), 0)
+    assert torch.equal(first, sets(order, 0))
+    assert not torch.equal(first, sets(order, 1))

@@ -103,7 +103,7 @@ def _columns(
 ) -> Columns:
     predicted, count = answer.predicted, len(answer.probabilities)
     columns: dict[str, list[Any]] = {
-        "id": [names.node(node) if names.ids else node for node in range(count)],
+        "id": [name if names.ids else int(name) for name in map(names.node, range(count))],
         "predicted": [names.label(one) if names.classes else one for one in predicted.tolist()],
         "probability": answer.probabilities.gather(1, predicted[:, None])[:, 0].tolist(),
     }
@@ -124,7 +124,10 @@ def _columns(
     columns["mutual_information"] = answer.epistemic.tolist()
     for number, probability in enumerate(answer.probabilities.T.tolist()):
         columns[f"probability_{names.label(number)}"] = probability
-    return columns
+    if names.order is None:
+        return columns
+    order = names.order.tolist()  # the rows of the table
+    return {name: [cells[node] for node in order] for name, cells in columns.items()}
 
 
 def _parts(data: Data) -> list[str] | None:

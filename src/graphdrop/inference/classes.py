@@ -197,11 +197,12 @@ class Predictive(Uncertainty):
     def to_pandas(self) -> pandas.DataFrame:
         """A table with a row for every node: class, probabilities, entropy and its parts.
 
-        Nodes and classes have their names where the data carries them (``data.names``).
+        Nodes and classes have their names where the data carries them (``data.names``). A
+        prediction of all nodes of a table has the order of its rows; one of some ``rows`` theirs.
         """
         origin, names = self.origin, self.origin.names
         chosen = self.predicted
-        return table(
+        made = table(
             {
                 "predicted": list(map(names.label, chosen.tolist())) if names.classes else chosen,
                 **{
@@ -213,6 +214,10 @@ class Predictive(Uncertainty):
             },
             [origin.node(row) for row in range(len(chosen))] if names.ids else None,
         )
+        if origin.rows is not None or names.order is None:
+            return made
+        ordered = made.iloc[names.order.tolist()]
+        return ordered if names.ids else ordered.reset_index(drop=True)
 
     def __repr__(self) -> str:
         nodes, classes = self.probabilities.shape

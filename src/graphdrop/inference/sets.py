@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,7 +123,7 @@ def prediction_sets(
         raise ValueError(f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9")
     mean = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
-    uniform = _uniform(origin, len(mean), generator)
+    uniform = _uniform(origin, len(mean), seed, generator)
     scores = class_scores(mean, kind, origin, uniform)
     approximate = False
     if calibration is not None:
@@ -162,13 +164,22 @@ def prediction_sets(
     return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
 
 
-def _uniform(origin: Origin, predicted: int, generator: torch.Generator) -> Tensor:
-    """A number of every row; it belongs to the node, whichever others are predicted."""
+def _uniform(origin: Origin, predicted: int, seed: int, generator: torch.Generator) -> Tensor:
+    """A number in [0, 1) of every row; it belongs to the node, whichever others are predicted.
+
+    It is a hash of the id and the seed; where nodes have no ids it is drawn by their numbers.
+    """
+    if (ids := origin.names.ids) is not None:
+        nodes = range(predicted) if origin.rows is None else origin.rows.tolist()
+        texts = (f"{seed}\n{ids[node]}".encode(errors="surrogatepass") for node in nodes)
+        digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+        bits = np.frombuffer(digests, "<u8") >> np.uint64(11)
+        return torch.from_numpy(bits * 2.0**-53)
     if origin.rows is None:
         return torch.rand(predicted, generator=generator, dtype=torch.float64)
     rows = origin.rows.cpu()
-    nodes = int(rows.max()) + 1 if origin.nodes is None else origin.nodes
-    return torch.rand(nodes, generator=generator, dtype=torch.float64)[rows]
+    count = int(rows.max()) + 1 if origin.nodes is None else origin.nodes
+    return torch.rand(count, generator=generator, dtype=torch.float64)[rows]
 
 
 def _base(mean: Tensor, kind: SetMethod, uniform: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -63,9 +64,9 @@ def open_run(
     else:
         graph = _dataset(folder, config, data).data
         same = provenance.fingerprint(graph) == about.data.sha256
-    if schema is not None and "names" not in graph:
+    if schema is not None and (names := Names.of(graph)).classes is None:
         graph = copy.copy(graph)
-        graph.names = Names(None, schema.classes)
+        graph.names = replace(names, classes=schema.classes)
     if data is None and not same:
         raise ValueError(
             f"{config.data.dataset} is no longer the data that {folder} was trained on: its "

@@ -12,11 +12,13 @@ import torch
 
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
 from graphdrop.data.ppnp_split import ppnp_split
+from graphdrop.data.splits import Split
 from graphdrop.data.tables import apply_schema, parquet_file
 from graphdrop.data.tables.kinds import kind_of
 from graphdrop.data.tables.loading import read_table
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.tables.table import Column
+from graphdrop.train.provenance import fingerprint
 from graphdrop.util.memory import most_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -41,18 +43,20 @@ def test_columns_become_features_by_their_kind():
     dataset = load_tables(EXAMPLE, **OPTIONS)
     data, train = dataset.data, dataset.split.train
     kinds = {one.name: (one.kind, one.width) for one in dataset.schema.columns}
-    numbers = ["year", "pages", "references"]
+    numbers = ["pages", "references", "year"]
     assert kinds == dict.fromkeys(numbers, ("number", 1)) | {
         "venue": ("category", 7),
         "country": ("category", 6),
     }
+    assert list(kinds) == sorted(kinds)
     frame = pandas.read_csv(EXAMPLE / "nodes.csv", keep_default_na=True)
-    for column, name in enumerate(numbers):
+    places = [6, 7, 15]  # behind country and venue
+    for column, name in zip(places, numbers, strict=True):
         values = frame[name][train.numpy()]
         filled = frame[name].fillna(values.mean())
         expected = (filled - values.mean()) / values.std(ddof=0)
         assert np.allclose(data.x[:, column], expected, atol=1e-5)
-    one_hot = data.x[:, 3:]
+    one_hot = data.x[:, [column for column in range(16) if column not in places]]
     assert set(one_hot.unique().tolist()) == {0.0, 1.0}
     assert bool((one_hot.sum(1) == 2).all())  # a missing venue has a category of its own
     assert data.names.classes == ("biology", "chemistry", "physics")
@@ -218,9 +222,9 @@ def test_the_index_that_pandas_writes_is_no_id_and_no_end_of_an_edge(tmp_path):
     nodes = [f"{i},{11 - i},{i / 4},{'xy'[i % 2]}" for i in range(12)]
     write(tmp_path, "\n".join([",paper,size,label", *nodes]), ",citing,cited\n0,11,8\n1,8,7\n")
     data = load_tables(tmp_path, split="random-fractions").data
-    assert data.names.ids == tuple(str(11 - i) for i in range(12))
+    assert data.names.ids == tuple(map(str, range(12)))
     assert data.x.shape == (12, 1)
-    assert data.edge_index.tolist() == [[0, 3, 3, 4], [3, 0, 4, 3]]
+    assert data.edge_index.tolist() == [[7, 8, 8, 11], [8, 7, 11, 8]]
     text = small().replace("id,size", ",size")  # an index of names, which are the ids
     write(tmp_path, text, "id,source_id,target_id\na,b,b\n")
     dataset = load_tables(tmp_path, split="random-fractions")
@@ -233,7 +237,8 @@ def test_a_word_for_a_missing_number_is_no_class_among_numbers(tmp_path):
     write(tmp_path, "\n".join(["id,size,label", *rows]), "a,b\nn0,n1\n")
     data = load_tables(tmp_path, split="random-fractions").data
     assert data.names.classes == ("0", "1")
-    assert (data.y < 0).nonzero().flatten().tolist() == [2, 7, 12, 17]
+    unlabelled = (data.y < 0).nonzero().flatten().tolist()
+    assert [data.names.node(node) for node in unlabelled] == ["n12", "n17", "n2", "n7"]
     write(tmp_path, small(rows="m,1,NA\nn,2,NA\no,3,NA"))
     named = load_tables(tmp_path, split="random-fractions")
     assert named.data.names.classes == ("NA", "x", "y")
@@ -401,8 +406,8 @@ def test_a_schema_comes_back_from_json_and_codes_what_it_never_saw():
     nodes.columns["country"].text[0] = "XX"
     found = again.encode(nodes, most_bytes())
     assert found.unknown == {"country": 1}
-    assert float(found.x[0, -6:].sum()) == 0.0
-    assert math.isclose(float(found.x[1, -6:].sum()), 1.0)
+    assert float(found.x[0, :6].sum()) == 0.0
+    assert math.isclose(float(found.x[1, :6].sum()), 1.0)
 
 
 def test_another_table_is_coded_as_the_first_was():
@@ -423,6 +428,42 @@ def test_a_folder_of_tables_is_a_dataset(tmp_path):
     dataset = load_dataset(tmp_path, split="random-fractions")
     assert dataset.name == tmp_path.name
     assert dataset.checksums.keys() == {"nodes.csv", "edges.csv"}
+
+
+def test_shuffled_tables_are_the_same_graph(tmp_path):
+    draw = np.random.default_rng(0)
+    nodes = pandas.DataFrame(
+        {
+            "size": draw.normal(size=40),
+            "paper": draw.permutation(200)[:40],  # the ids: the only column that edges name
+            "kind": draw.choice(["a", "b"], 40),
+            "label": draw.choice(["x", "y"], 40),
+            "zeal": draw.normal(size=40),
+        }
+    )
+    edges = pandas.DataFrame(draw.choice(nodes["paper"], (150, 2)), columns=["src", "dst"])
+    edges["cost"] = draw.uniform(0.1, 2, 150)
+    edges = pandas.concat([edges, edges[:80], edges[40:120].assign(cost=0.3)])
+    rows, lines = draw.permutation(40), draw.permutation(len(edges))
+    ends = edges[["src", "dst"]].to_numpy()[lines]
+    ends = np.where(draw.random((len(edges), 1)) < 0.5, ends, ends[:, ::-1])
+    shuffled = pandas.DataFrame({"cost": edges["cost"].to_numpy()[lines]})
+    shuffled["dst"], shuffled["src"] = ends.T
+
+    def load(nodes, edges, split):
+        folder = write(tmp_path, nodes.to_csv(index=False), edges.to_csv(index=False))
+        return load_tables(folder, weight="cost", split=split)
+
+    train = torch.from_numpy(draw.random(40) < 0.5)  # a split by the rows of the table
+    mine = [Split(mask, ~mask, train & ~train, "mine") for mask in (train, train[rows])]
+    for one, other in (("random-fractions", "random-fractions"), mine):
+        first = load(nodes, edges, one)
+        second = load(nodes.iloc[rows, ::-1], shuffled, other)
+        assert fingerprint(first.data) == fingerprint(second.data)
+        assert first.schema == second.schema
+        names = second.data.names
+        assert names.ids == tuple(map(str, sorted(nodes["paper"])))
+        assert [int(names.ids[node]) for node in names.order] == [*nodes["paper"].iloc[rows]]
 
 
 def test_weights_of_repeated_edges_are_averaged(tmp_path):

@@ -33,6 +33,7 @@ DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "edge_index": ("int64",),
     "edge_weight": ("float32",),
     **dict.fromkeys(MASKS, ("bool",)),
+    "row": ("int64",),
     "indptr": INDICES,
     "indices": INDICES,
     "t_indptr": INDICES,
@@ -43,7 +44,8 @@ DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The arrays that a store may have, with the types they may be of.
 
-`indptr` to `weight` are the edges sorted by destination and by source, self-loops included.
+`row` is the row of every node in the table that it came from. `indptr` to `weight` are the edges
+sorted by destination and by source, self-loops included.
 """
 CHANGES: Final = frozenset({"stored", "duplicates", "self_loops", "one_way"})
 NEEDED: Final = ("y", "edge_index", "indptr", "indices", "t_indptr", "t_indices", "t_edge")
@@ -131,6 +133,7 @@ class Manifest:
             "x_indices": nonzeros,
             "x_values": nonzeros,
             "y": (n,),
+            "row": (n,),
             "edge_index": (2, e),
             "edge_weight": (e,),
             "indptr": (n + 1,),

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.feature_store import FeatureStore, TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout, GraphStore
 
+from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, Manifest, mapped
 from graphdrop.graph import Graph, Normalization, stored
 from graphdrop.util.files import expanded
@@ -108,6 +109,8 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
             for name in MASKS:
                 if name in self.manifest.arrays:
                     data[name] = self.tensor(name)
+            if "row" in self.manifest.arrays:  # answers have the order of the table's rows
+                data.names = Names(rows=self.tensor("row"))
             folder = self.path  # a store of its own: this one would keep the tensor alive
             stored.remember(edge_index, weight, lambda: Store(folder).graph(Normalization.NONE))
             self._data = data

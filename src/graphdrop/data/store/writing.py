@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphdrop.data.edges import EdgeChanges
+from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, About, Manifest
 from graphdrop.graph import Graph, Normalization
 from graphdrop.util.files import expanded, replace_file, sync_folder
@@ -95,6 +96,8 @@ def _arrays(data: Any, nodes: int) -> Iterator[tuple[str, NDArray[Any]]]:
     for name in MASKS:
         if data.get(name) is not None:
             yield name, data[name].numpy()
+    if (rows := Names.of(data).rows) is not None:
+        yield "row", rows.numpy()
     graph = Graph.from_edge_index(
         data.edge_index, nodes, weight, normalization=Normalization.ROW, self_loops=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -43,11 +43,17 @@ def build(
     checksums: Mapping[str, str] | None = None,
 ) -> Dataset:
     """A dataset whose features are fitted on its training nodes."""
-    id_name, label = id_column(nodes, options.id), label_column(nodes, options.label)
-    rows = ids_of(nodes, id_name)
-    found = edges_of(edges, rows, f"{nodes.name} (column {id_name})", options.weight)
+    id_name = id_column(nodes, options.id, edges, options.weight)
+    label = label_column(nodes, options.label)
+    ids, order = ids_of(nodes, id_name)
+    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options.weight)
+    nodes = nodes.arranged(order)
     classes = classes_of(nodes, label)
     y, _ = labels_of(nodes, label, classes)
+    names = Names(tuple(ids), classes, torch.from_numpy(order))
+    if isinstance(split, Split) and split.num_nodes == len(order):  # its masks follow the rows
+        train, val, test = (mask[order] for mask in (split.train, split.val, split.test))
+        split = Split(train, val, test, split.name, split.seed)
     part = ""
     if options.split_column:
         masks, lost = parts_of(nodes, options.split_column, y)
@@ -70,14 +76,14 @@ def build(
     try:
         chosen_split = choose_split(Data(y=y, edge_index=found.edge_index), split, seed)
     except ValueError as error:
-        raise ValueError(f"{nodes.name}: {_with_names(str(error), classes)}") from error
+        raise ValueError(f"{nodes.name}: {_with_names(str(error), names)}") from error
     others = (id_name, label, options.split_column, options.split_by_time)
     columns, left = chosen_columns(nodes, options.asked, others)
-    schema = Schema.fit(nodes, columns, chosen_split.train, classes)
+    schema = Schema.fit(nodes, sorted(columns), chosen_split.train, classes)
     schema = replace(schema, id=id_name, label=label)
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)
-    data = _data(encoded, found, Names(tuple(rows), classes))
+    data = _data(encoded, found, names)
     data.y, data.num_classes = y, len(classes)
     dataset = build_dataset(
         name, data, chosen_split, seed, most=most, checksums=checksums, changes=found.changes
@@ -99,12 +105,14 @@ def build_for(
 
     Labels are optional. Labelled nodes are test nodes, unless a split column says otherwise.
     """
-    id_name = id_column(nodes, options.id or (schema.id if schema.id in nodes.columns else None))
-    rows = ids_of(nodes, id_name)
-    found = edges_of(edges, rows, f"{nodes.name} (column {id_name})", options.weight)
+    known = schema.id if schema.id in nodes.columns else None
+    id_name = id_column(nodes, options.id or known, edges, options.weight)
+    ids, order = ids_of(nodes, id_name)
+    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options.weight)
+    nodes = nodes.arranged(order)
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)
-    data = _data(encoded, found, Names(tuple(rows), schema.classes))
+    data = _data(encoded, found, Names(tuple(ids), schema.classes, torch.from_numpy(order)))
     label = options.label or schema.label
     data.y, strange = labels_of(nodes, label, schema.classes)
     data.num_classes = len(schema.classes)
@@ -142,14 +150,15 @@ def _check_missing(nodes: Table, encoded: Encoded, missing: str) -> None:
         )
 
 
-def _with_names(text: str, classes: Sequence[str]) -> str:
-    """An error about a class by number, with its name."""
+def _with_names(text: str, names: Names) -> str:
+    """An error about a class or a node by number, with its name."""
+    known = {"class": names.classes or (), "node": names.ids or ()}
 
     def named(match: re.Match[str]) -> str:
-        number = int(match[1])
-        return f"class {classes[number]!r}" if number < len(classes) else match[0]
+        kind, number = match[1], int(match[2])
+        return f"{kind} {known[kind][number]!r}" if number < len(known[kind]) else match[0]
 
-    return re.sub(r"\bclass (\d+)\b", named, text)
+    return re.sub(r"\b(class|node) (\d+)\b", named, text)
 
 
 def _columns_in_words(schema: Schema, left: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
 
     Args:
         edges: the table.
-        rows: the row of every node id.
+        rows: the node of every id.
         nodes: what errors call the column of these ids.
         weight: the column of weights.
     """
@@ -49,9 +49,9 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
     first, second = _ends(edges, weight)
     ends = [_places(edges, name, rows, nodes) for name in (first, second)]
     index = torch.from_numpy(np.stack(ends))
-    unused = tuple(name for name in edges.columns if name not in (first, second, weight))
+    unused = tuple(name for name in sorted(edges.columns) if name not in (first, second, weight))
+    symmetric, changes = undirected_edges(index, len(rows))
     if weight is None:
-        symmetric, changes = undirected_edges(index, len(rows))
         return Edges(symmetric, None, changes, unused)
     values = numbers_of(edges, weight, "weight")
     wrong = np.isnan(values) | (values <= 0)
@@ -61,21 +61,26 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
             f"{edges.where(row)}: {weight} is {'empty' if np.isnan(values[row]) else values[row]}; "
             "a weight takes a number above 0. Correct it, or remove the edge."
         )
-    return _weighted(index, torch.from_numpy(values.astype(np.float32)), len(rows), unused)
+    # Sorted by both ends and weight first: a mean depends on the order of its terms.
+    low, high = np.sort(ends, axis=0)
+    order = np.lexsort((values, high, low))
+    index = torch.from_numpy(np.stack([low, high])[:, order])
+    weights = torch.from_numpy(values[order])
+    once, weights = coalesce(index, weights, num_nodes=len(rows), reduce="mean")
+    proper, weights = remove_self_loops(once, weights)
+    symmetric, weights = to_undirected(proper, weights, num_nodes=len(rows))
+    return Edges(symmetric, weights.float(), changes, unused)
 
 
-def _weighted(index: Tensor, weight: Tensor, nodes: int, unused: tuple[str, ...]) -> Edges:
-    """Undirected edges like those without weights; repeats and both directions are averaged."""
-    _, changes = undirected_edges(index, nodes)
-    distinct, weight = coalesce(index, weight, num_nodes=nodes, reduce="mean")
-    proper, kept = remove_self_loops(distinct, weight)
-    symmetric, both = to_undirected(proper, kept, num_nodes=nodes, reduce="mean")
-    return Edges(symmetric, both, changes, unused)
+def end_ids(edges: Table, weight: str | None) -> set[str]:
+    """The ids that edges name; empty cells are left out."""
+    texts = (edges.columns[name].strings() for name in _ends(edges, weight))
+    return {text.strip() for column in texts for text in column if text is not None}
 
 
 def _ends(edges: Table, weight: str | None) -> tuple[str, str]:
     """The columns of ids: two with usual names, or the only two that have a name."""
-    lower = {name.lower(): name for name in edges.columns}
+    lower = {name.lower(): name for name in sorted(edges.columns)}
     for first, second in ENDS:
         if first in lower and second in lower:
             return lower[first], lower[second]

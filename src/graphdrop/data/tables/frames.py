@@ -42,6 +42,9 @@ def from_pandas(
 ) -> Dataset:
     """A dataset from a pandas table of nodes and one of edges.
 
+    The nodes of ``dataset.data`` are sorted by id; ``dataset.data.names.order`` puts answers in the
+    order of ``nodes``, as ``answer.to_pandas()`` does.
+
     Args:
         nodes: a row for each node.
         edges: a row for each edge, with the ids of its ends; see ``load_tables``.

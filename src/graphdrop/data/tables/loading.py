@@ -48,6 +48,9 @@ def load_tables(
     is left out. A missing number becomes the mean of the training nodes, a missing category one of
     its own. Edges are undirected. ``dataset.data.names`` keeps the ids and the names of classes.
 
+    Nodes are sorted by id and features by name: the order of rows, columns and ends does not change
+    the graph. ``dataset.data.names.order`` puts answers in the order of the rows.
+
     Args:
         nodes: the file with a row for each node, or a folder with ``nodes`` and ``edges`` in it.
         edges: the file with a row for each edge: ids in the columns ``source`` and ``target``,
@@ -55,8 +58,8 @@ def load_tables(
             the only two that have a name. By default ``edges`` beside the nodes.
         label: the column of classes; a node without one is only predicted. By default ``label``,
             ``class``, ``y`` or ``target``.
-        id: the column of ids; by default ``id``, ``node_id``, ``node`` or ``name``, or the first.
-            One without a name is ``#1``, by its place.
+        id: the column of ids; by default ``id``, ``node_id``, ``node`` or ``name``, or else the
+            one that edges name. One without a name is ``#1``, by its place.
         features: columns, in a list or with commas between them; ``"zip:category"`` reads
             numbers as categories. By default all that are no free text.
         split_column: a column with ``train``, ``val`` and ``test``.
@@ -66,7 +69,8 @@ def load_tables(
         weight: a column of the edges with weights above 0.
         missing: ``"impute"``, or ``"refuse"`` for an error where a value is missing.
         split: as in ``load_dataset``; the split that comes with tables is that of
-            ``split_column`` or ``split_by_time``.
+            ``split_column`` or ``split_by_time``. The masks of a ``Split`` follow the rows of the
+            table.
         seed: the seed of a random split.
         max_bytes: the largest memory for loading, as in ``load_dataset``.
 

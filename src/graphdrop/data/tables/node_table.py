@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphdrop.data.tables.edge_table import end_ids
 from graphdrop.data.tables.table import (
     Table,
     as_number,
@@ -29,22 +30,36 @@ PARTS = {
 _PART = {word: part for part, words in PARTS.items() for word in words}
 
 
-def id_column(nodes: Table, asked: str | None) -> str:
-    """The column of ids: the one asked for, one with a usual name, or the first.
+def id_column(nodes: Table, asked: str | None, edges: Table, weight: str | None) -> str:
+    """The column of ids: the one asked for, one with a usual name, or the one that edges name.
 
-    A column of numbers without a name is passed over: pandas writes the numbers of rows there.
+    Edges name a column whose cells all differ and include every end of an edge. A column of numbers
+    without a name is passed over: pandas writes the numbers of rows there.
     """
     if asked:
         nodes.column(asked, "id")
         return asked
-    lower = {name.lower(): name for name in nodes.columns}
-    found = next((lower[name] for name in ID_NAMES if name in lower), None)
-    usable = (
+    lower = {name.lower(): name for name in sorted(nodes.columns)}
+    if found := next((lower[name] for name in ID_NAMES if name in lower), None):
+        return found
+    usable = [
         name
         for name, column in nodes.columns.items()
         if not is_unnamed(name) or column.parsed[1] is not None
-    )
-    return found or next(usable, None) or next(iter(nodes.columns))
+    ] or list(nodes.columns)
+    if len(usable) == 1:
+        return usable[0]
+    ends, fitting = end_ids(edges, weight), []
+    for name in usable:
+        cells = {text if text is None else text.strip() for text in nodes.columns[name].strings()}
+        if len(cells) == nodes.rows and None not in cells and ends <= cells:
+            fitting.append(name)
+    if len(fitting) > 1:
+        raise ValueError(
+            f"id is missing and the edges fit several columns of {nodes.name}: {listed(fitting)}. "
+            "Give --id NAME (id=...)."
+        )
+    return fitting[0] if fitting else usable[0]  # no column fits: an error says why
 
 
 def label_column(nodes: Table, asked: str | None) -> str:
@@ -52,7 +67,7 @@ def label_column(nodes: Table, asked: str | None) -> str:
     if asked:
         nodes.column(asked, "label")
         return asked
-    lower = {name.lower(): name for name in nodes.columns}
+    lower = {name.lower(): name for name in sorted(nodes.columns)}
     found = next((lower[name] for name in LABEL_NAMES if name in lower), None)
     if found is None:
         raise ValueError(
@@ -62,8 +77,12 @@ def label_column(nodes: Table, asked: str | None) -> str:
     return found
 
 
-def ids_of(nodes: Table, name: str) -> dict[str, int]:
-    """The row of every id; an error names the lines of one that is missing or there twice."""
+def ids_of(nodes: Table, name: str) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """The node of every id, and the row of every node in the table.
+
+    Nodes are sorted by id, by their numbers if all ids are numbers, so that a graph does not depend
+    on the order of rows. An error names the lines of an id that is missing or there twice.
+    """
     if not nodes.rows:
         raise ValueError(f"{nodes.name} has no rows below its header: give a row for each node")
     rows = dict[str, int]()
@@ -77,7 +96,13 @@ def ids_of(nodes: Table, name: str) -> dict[str, int]:
                 f"({nodes.where(known)}); every node takes an id of its own. Remove one of the "
                 f"two, or give another column by --id, of {listed(nodes.columns)}."
             )
-    return rows
+    numbers = {text: as_number(text) for text in rows}
+    if None in numbers.values():
+        ids = sorted(rows)
+    else:
+        ids = sorted(rows, key=lambda text: (numbers[text], text))
+    order = np.fromiter((rows[text] for text in ids), np.int64, len(ids))
+    return {text: node for node, text in enumerate(ids)}, order
 
 
 def classes_of(nodes: Table, name: str) -> tuple[str, ...]:

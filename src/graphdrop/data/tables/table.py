@@ -30,6 +30,12 @@ class Column:
     def __len__(self) -> int:
         return len(self.text) if self.numbers is None else len(self.numbers)
 
+    def arranged(self, order: NDArray[np.int64]) -> Column:
+        """Return the values in another order."""
+        text = [self.text[row] for row in order.tolist()] if self.text else ()
+        numbers = None if self.numbers is None else self.numbers[order]
+        return Column(text, numbers, decimal_comma=self.decimal_comma)
+
     def strings(self) -> Sequence[str | None]:
         """The values as text, whole numbers without a point; ``None`` for missing."""
         if self.numbers is None:
@@ -58,10 +64,19 @@ class Table:
     columns: Mapping[str, Column]
     rows: int
     lines: Sequence[int] | None = None
-    """The line of each row in its file; ``None`` where there are no lines."""
+    """The line of each row of the file; ``None`` where there are no lines."""
+    order: NDArray[np.int64] | None = None
+    """The row of the file that each row here was; ``None`` where rows are in the file's order."""
+
+    def arranged(self, order: NDArray[np.int64]) -> Table:
+        """Return the rows in another order, and the columns sorted by name."""
+        columns = {name: self.columns[name].arranged(order) for name in sorted(self.columns)}
+        return Table(self.name, columns, self.rows, self.lines, order)
 
     def where(self, row: int) -> str:
         """The place of a row, for errors."""
+        if self.order is not None:
+            row = int(self.order[row])
         if self.lines is None:
             return f"{self.name}, row {row}"
         return f"{self.name}, line {self.lines[row]}"

@@ -107,6 +107,7 @@ def test_more_samples_can_be_asked_for(run, trained):
     code, many, _ = run("evaluate", trained, "--samples", "30")
     assert code == 0
     assert figures(few)["test"] != figures(many)["test"]
+    assert "30 Monte Carlo samples: the standard error of a probability is at most 0." in many
 
 
 def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
@@ -117,14 +118,20 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     with output.open() as stream:
         rows = list(csv.DictReader(stream))
     probability = [f"probability_{number}" for number in range(3)]
-    known = ["id", "predicted", "probability", "set_90", "entropy", "trust", "label", "split"]
-    assert list(rows[0]) == [*known, "mutual_information", *probability]
+    known = ["id", "predicted", "probability", "standard_error", "set_90", "entropy", "trust"]
+    errors = [f"standard_error_{number}" for number in range(3)]
+    of_classes = [name for pair in zip(probability, errors, strict=True) for name in pair]
+    assert list(rows[0]) == [*known, "label", "split", "mutual_information", *of_classes]
     assert [int(row["id"]) for row in rows] == list(range(80))
     # The file has what anybody gets from the saved network.
     data = load_dataset(graph).data
     direct = predict(load(trained), data, 3, seed=0, temperature=0.67)
     written = torch.tensor([[float(row[name]) for name in probability] for row in rows])
     assert torch.allclose(written, direct.probabilities, rtol=0, atol=1e-7)
+    stated = torch.tensor([[float(row[name]) for name in errors] for row in rows])
+    assert torch.allclose(stated, direct.standard_error, rtol=0, atol=1e-7)
+    near = int(direct.near_another_class.sum())
+    assert f"{near} nodes lie within two standard errors of another class" in printed
     assert [int(row["predicted"]) for row in rows] == direct.vote.tolist()
     for column, expected in (("entropy", direct.entropy), ("mutual_information", direct.epistemic)):
         found = torch.tensor([float(row[column]) for row in rows])

@@ -18,8 +18,8 @@ PREDICTION = Predictive(
 
 def test_in_one_line_it_says_how_large_and_how_certain_it_is() -> None:
     assert repr(PREDICTION) == (
-        "Predictive(3 nodes, 3 classes, samples=3, not calibrated, mean confidence 0.567, "
-        "mean entropy 0.890 nats)"
+        "Predictive(3 nodes, 3 classes, samples=3, largest standard error 0.000, not calibrated, "
+        "mean confidence 0.567, mean entropy 0.890 nats)"
     )
 
 

@@ -7,9 +7,11 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import load, predict
+from graphdrop.inference.calibration import TemperatureScaling
 from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
+from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.progress import Silent
 from graphdrop.train.scored_samples import ScoredSamples
 
@@ -133,3 +135,48 @@ def test_stored_probabilities_are_those_that_the_model_predicts(tiny, settings_o
     torch.testing.assert_close(
         known.probabilities, answer.probabilities[known.nodes], atol=1e-6, rtol=0
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "expected"),
+    [
+        (0.0, 30, 30),  # no limit: exactly as many as the settings say
+        (10.0, 90, 20),  # the first samples are enough
+        (1e-9, 90, 90),  # never enough: the cap holds
+        (1e-9, 15, 15),  # a cap below the first samples
+    ],
+)
+def test_samples_are_drawn_until_their_error_is_small_and_never_more_than_the_cap(
+    limit, most, expected, settings_of, tiny
+):
+    predict = {"samples": most, "standard_error": limit, "calibration": "temperature"}
+    trainer = Trainer(settings_of(predict=predict), tiny, progress=Silent())
+    trainer.fit()
+    assert trainer.engine.defaults.samples == expected
+    assert trainer.predict(trainer.rows["test"]).samples == expected
+
+
+def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, tiny, tmp_path):
+    first = {"samples": 1000, "standard_error": 1e-9, "calibration": "temperature"}
+    # a limit that twenty samples miss and a thousand are not needed for
+    trainer = Trainer(settings_of(predict=first | {"samples": 20}), tiny, progress=Silent())
+    trainer.fit()
+    limit = 0.6 * trainer.predict(ScoredSamples(trainer).rows).largest_error
+    config = settings_of(predict=first | {"standard_error": limit})
+    trainer = Trainer(config, tiny, tmp_path / "a", progress=Silent())
+    result = trainer.fit()
+    count = trainer.engine.defaults.samples
+    assert 20 < count < 1000
+    assert count % 20 == 0
+    assert trainer.predict(ScoredSamples(trainer).rows).largest_error <= limit
+    # the calibrator is that of so many samples, drawn by themselves, and so is the saved network
+    rows = trainer.rows["calibration"]
+    with torch.no_grad():
+        alone = list(predictive_samples(trainer, rows))
+    assert len(alone) == count
+    fitted = TemperatureScaling.fit(lambda: iter(alone), trainer.targets[rows])
+    assert fitted.temperature == pytest.approx(result.calibration["temperature"], rel=1e-4)
+    assert load(tmp_path / "a").defaults.samples == count
+    again = Trainer(config, tiny, progress=Silent())
+    again.fit()
+    assert again.engine.defaults.samples == count

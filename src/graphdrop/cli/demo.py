@@ -136,8 +136,9 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
         )
     Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
     predict = evidence[0].config.predict
+    counts = " and ".join(str(run.prediction.samples) for run in evidence)
     print(
-        f"Both predict with {predict.samples} Monte Carlo samples (GCN-DO: Monte Carlo DropOut), "
+        f"They predict with {counts} Monte Carlo samples (GCN-DO: Monte Carlo DropOut), "
         "calibrated on the validation nodes. "
         f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy."
     )

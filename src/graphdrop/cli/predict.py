@@ -10,7 +10,7 @@ import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli import tables
-from graphdrop.cli.runs import Device, OwnData, Run, Samples, opened_run
+from graphdrop.cli.runs import Device, OwnData, Run, Samples, of_samples, opened_run
 from graphdrop.cli.sheet import Columns, writer
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ def predict(
 ) -> None:
     """Predict the class of every node with the selected network of a run.
 
-    Writes for each node its id, the predicted class, its probability, the classes of a set that
-    should hold the true one 90 % of the time, the entropy of the prediction in nats, whether to
-    trust it, its label and part of the split where they are known, the mutual information between
-    prediction and network, and the probability of every class.
+    Writes for each node its id, the predicted class, its probability with the Monte Carlo standard
+    error, the classes of a set that should hold the true one 90 % of the time, the entropy of the
+    prediction in nats, whether to trust it, its label and part of the split where they are known,
+    the mutual information between prediction and network, and the probability of every class with
+    its standard error.
 
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """
@@ -75,9 +76,10 @@ def predict(
     write(columns, output)
     count, kept = len(answer.probabilities), int(trust.trusted.sum())
     print(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
-    by_time = opened.config.data.split_by_time
-    on_sets = _on_sets(sets, by_time)
-    for line in (_on_trust(trust), on_sets, "" if opened.same else _on_shift(answer)):
+    settings = opened.config
+    by_time, limit = settings.data.split_by_time, settings.predict.standard_error
+    notes = (_on_trust(trust), _on_samples(answer, limit), _on_sets(sets, by_time))
+    for line in (*notes, "" if opened.same else _on_shift(answer)):
         if line:
             print(line)
     machine.result(
@@ -89,6 +91,9 @@ def predict(
         if sets is None
         else {"coverage": 0.9, "approximate": sets.approximate or bool(by_time)},
         calibrated=answer.calibrated is not None,
+        samples=answer.samples,
+        standard_error=answer.largest_error if answer.samples > 1 else None,
+        near_another_class=int(answer.near_another_class.sum()),
         same_data=opened.same,
         notes=opened.notes,
     )
@@ -107,6 +112,9 @@ def _columns(
         "predicted": [names.label(one) if names.classes else one for one in predicted.tolist()],
         "probability": answer.probabilities.gather(1, predicted[:, None])[:, 0].tolist(),
     }
+    errors = answer.standard_error if answer.samples > 1 else None  # unknown of one pass
+    if errors is not None:
+        columns["standard_error"] = errors.gather(1, predicted[:, None])[:, 0].tolist()
     if sets is not None:  # older runs carry no calibration nodes
         members = [sets.classes(node) for node in range(count)]
         # A random part may leave the set of a certain node empty; its class does no harm there.
@@ -124,6 +132,8 @@ def _columns(
     columns["mutual_information"] = answer.epistemic.tolist()
     for number, probability in enumerate(answer.probabilities.T.tolist()):
         columns[f"probability_{names.label(number)}"] = probability
+        if errors is not None:
+            columns[f"standard_error_{names.label(number)}"] = errors[:, number].tolist()
     if names.order is None:
         return columns
     order = names.order.tolist()  # the rows of the table
@@ -156,6 +166,18 @@ def _on_trust(trust: Trust) -> str:
     return (
         f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
         f"{trust.coverage:.0%} of the validation nodes, of which {trust.accuracy:.0%} were right."
+    )
+
+
+def _on_samples(answer: Predictive, limit: float) -> str:
+    if answer.samples == 1:
+        return ""
+    error, near = answer.largest_error, int(answer.near_another_class.sum())
+    above = f", above the limit of {limit:g} (predict.standard_error)" if error > limit > 0 else ""
+    nodes = "1 node lies" if near == 1 else f"{near} nodes lie"
+    return (
+        f"{of_samples(answer.samples, error)}{above}; {nodes} within two standard errors of "
+        "another class. More samples (--samples) make both smaller."
     )
 
 

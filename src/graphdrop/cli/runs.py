@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
 Samples = Annotated[
-    int | None, typer.Option(min=1, help="Monte Carlo samples, in place of the run's own number.")
+    int | None,
+    typer.Option(min=1, help="Exactly so many Monte Carlo samples, in place of the run's number."),
 ]
 OwnData = Annotated[
     str | None,
@@ -60,7 +61,7 @@ def evaluate(
 
     opened = opened_run(run, dataset, nodes, edges, device)
     chosen, model, data, header, same, _ = opened
-    scores = {}
+    scores, answers = {}, []
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
     for how, calibrator in ways.items():
@@ -70,6 +71,7 @@ def evaluate(
                 continue
             prediction = infer(model, data, samples, rows=rows, calibrator=calibrator)
             scores[name + how] = evaluation.score(prediction, data.y[rows], chosen)
+            answers.append(prediction)
     if not scores:
         raise ValueError("the data has no labelled validation or test node: nothing can be scored")
     rates = list(sampled(model).drop_rates().values())
@@ -77,13 +79,27 @@ def evaluate(
     done = (run / "result.json").is_file()
     finished = "" if done else " The run is not finished."
     print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
+    count = answers[0].samples
+    error = max(one.largest_error for one in answers) if count > 1 else None
+    print(of_samples(count, error) + ".")
     output.result(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
         drop_rates=rates,
         epoch=header["epoch"],
         finished=done,
+        samples=count,
+        standard_error=error,
         same_data=same,
+    )
+
+
+def of_samples(count: int, error: float | None) -> str:
+    """The number of samples and the largest standard error, in words."""
+    if error is None:
+        return "Predicted in one pass without a standard error"
+    return (
+        f"{count} Monte Carlo samples: the standard error of a probability is at most {error:.3f}"
     )
 
 

@@ -59,7 +59,8 @@ SHARED: Settings = {
     "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
     "objective": {"l2_factor": "one", "l2_biases": False, "warmup": 0},
     "train": {"select": "calibrated-nll", "learning_rate": 0.01, "samples": 10},
-    "predict": {"calibration": "entropy-temperature", "decision": "mean"},
+    "predict": {"samples": 100, "standard_error": 0.02}
+    | {"calibration": "entropy-temperature", "decision": "mean"},
 }
 
 WAYS: dict[Way, Settings] = {

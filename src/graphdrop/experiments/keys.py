@@ -51,7 +51,13 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "sampler": "neighbor",
         "importance": True,
     },
-    "predict": {"dropout": True, "calibration": "none", "budget": "1%", "cost_ratio": 0.0},
+    "predict": {
+        "dropout": True,
+        "calibration": "none",
+        "budget": "1%",
+        "cost_ratio": 0.0,
+        "standard_error": 0.0,
+    },
 }
 
 

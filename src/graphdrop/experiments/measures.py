@@ -93,14 +93,7 @@ def _labels(trainer: Trainer, part: str) -> Tensor:
 
 
 def _predicted(trainer: Trainer, config: Config, part: str) -> Predictive:
-    settings = config.predict
-    return predict(
-        trainer.model,
-        trainer.data,
-        settings.samples,
-        masks=settings.masks,
-        rows=trainer.rows[part],
-    )
+    return predict(trainer.model, trainer.data, masks=config.predict.masks, rows=trainer.rows[part])
 
 
 def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, float]:

@@ -64,7 +64,7 @@ ADVICE = (
     Advice(
         "Sampling in prediction",
         "**100 samples are worse than 20**: {where}.",
-        "**100 samples can gain over the default 20**, for five times the passes: {where}.",
+        "**100 samples can gain over 20**, for five times the passes: {where}.",
         "**100 samples are not shown to be better than 20** on {where}.",
         ("100 samples",),
     ),

@@ -75,8 +75,8 @@ def apply(
 ) -> Predictive | Tensor:
     """Apply a calibrator to a prediction, or to the logits of any model; returns probabilities.
 
-    Only the mean is calibrated: the parts of the entropy are then undefined, and the prediction has
-    ``calibrated == "mean"``.
+    Only the mean is calibrated: the parts of the entropy and the standard errors are then
+    undefined, and the prediction has ``calibrated == "mean"``.
 
     Args:
         calibrator: what ``calibrate`` fitted.
@@ -96,6 +96,7 @@ def apply(
         answer,
         probabilities=probabilities.float(),
         expected_entropy=unknown,
+        deviation=torch.full_like(answer.deviation, torch.nan),
         decision="mean",
         calibrated="mean",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +15,7 @@ from graphdrop.inference.calibration.base import Calibrator
 from graphdrop.inference.calibration.surroundings import Surroundings
 from graphdrop.inference.display import html_table, most_uncertain, table
 from graphdrop.inference.origin import Origin, RawOutputs
-from graphdrop.inference.running_sums import Histogram, Moments
+from graphdrop.inference.running_sums import Histogram, Moments, error_divisor
 from graphdrop.inference.sets import PredictionSets, prediction_sets
 from graphdrop.inference.uncertainty import Uncertainty
 from graphdrop.metrics.rare import rare_classes
@@ -53,6 +54,9 @@ class Predictive(Uncertainty):
     """Whether ``predicted`` is the majority vote of the samples or the highest mean probability."""
     calibrated: Literal["samples", "mean"] | None = None
     """Whether the samples were calibrated, or only their mean; ``None`` if neither was."""
+    spread: float = 1.0
+    """By how much the calibrator moved samples from their mean, below 1 towards it: ``deviation``
+    is that of the moved samples, and the error of their mean stays what it was."""
     reject_by: str | None = None
     """The uncertainty by which ``reject`` decides unless told otherwise."""
     origin: Origin = field(default_factory=Origin)
@@ -89,7 +93,8 @@ class Predictive(Uncertainty):
         summary = ClassSummary(corrected[0], intervals=False)
         summary.add(corrected)
         made: Literal["samples"] | None = None if calibrator is None else "samples"
-        return replace(summary.finish(), calibrated=made, origin=raw.into(origin))
+        spread = 1.0 if calibrator is None else calibrator.spread
+        return replace(summary.finish(), calibrated=made, spread=spread, origin=raw.into(origin))
 
     @property
     def predicted(self) -> Tensor:
@@ -118,6 +123,33 @@ class Predictive(Uncertainty):
         Such a class has less than 10 % of them, and less than half of an equal share.
         """
         return rare_classes(self.origin.class_counts)
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Monte Carlo standard error of each probability, ``[nodes, classes]``.
+
+        It is how far ``probabilities`` would differ with other samples of the same network: the
+        deviation between samples over the square root of their number; to first order where the
+        calibrator reads the mean of the samples. ``nan`` where it is unknown: of one pass, and of
+        a mean that was calibrated after averaging.
+
+        Example:
+            >>> answer = Predictive.from_logits(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]))
+            >>> [round(error, 3) for error in answer.standard_error[0].tolist()]
+            [0.231, 0.231]
+        """
+        return self.deviation / self.spread / error_divisor(self.samples)
+
+    @property
+    def near_another_class(self) -> Tensor:
+        """Whether other samples could well give a node another class, as bools ``[nodes]``.
+
+        They could if another class is as likely as the predicted one once both probabilities are
+        changed by two standard errors.
+        """
+        reach, chosen = 2.0 * self.standard_error, self.predicted[:, None]
+        lowest = (self.probabilities - reach).gather(1, chosen)
+        return (self.probabilities + reach > lowest).scatter(1, chosen, value=False).any(1)
 
     @property
     def entropy(self) -> Tensor:
@@ -208,6 +240,10 @@ class Predictive(Uncertainty):
                 **{
                     f"probability_{names.label(c)}": p for c, p in enumerate(self.probabilities.t())
                 },
+                **{
+                    f"standard_error_{names.label(c)}": error
+                    for c, error in enumerate(self.standard_error.t())
+                },
                 "entropy": self.entropy,
                 "expected_entropy": self.expected_entropy,
                 "mutual_information": self.epistemic,
@@ -221,8 +257,10 @@ class Predictive(Uncertainty):
 
     def __repr__(self) -> str:
         nodes, classes = self.probabilities.shape
+        error = self.largest_error
         return (
             f"Predictive({nodes} nodes, {classes} classes, samples={self.samples}, "
+            f"{'' if math.isnan(error) else f'largest standard error {error:.3f}, '}"
             f"{'calibrated' if self.calibrated else 'not calibrated'}, "
             f"mean confidence {float(self.probabilities.amax(1).mean()):.3f}, "
             f"mean entropy {float(self.entropy.mean()):.3f} nats)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference.rejection import Rejection, most_certain
-from graphdrop.inference.running_sums import Moments, check_level
+from graphdrop.inference.running_sums import Moments, check_level, largest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +33,24 @@ class GaussianPredictive:
     epistemic: Tensor
     """Variance of the samples' means: the uncertainty about the network."""
     samples: int
+    variance_factor: Tensor | None = None
+    """The factor of a calibrator, ``[targets]``, by which both variances were multiplied."""
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Monte Carlo standard error of ``mean``; ``nan`` for one sample.
+
+        It is how far the mean would be with other samples of the same network.
+        """
+        spread = self.epistemic
+        if self.variance_factor is not None:  # which leaves the means as they are
+            spread = spread / self.variance_factor.to(spread)
+        return (spread / (self.samples - 1 if self.samples > 1 else math.nan)).sqrt()
+
+    @property
+    def largest_error(self) -> float:
+        """The largest standard error of a mean, in standard deviations of its prediction."""
+        return largest(self.standard_error / self.variance.sqrt())
 
     @property
     def is_finite(self) -> bool:

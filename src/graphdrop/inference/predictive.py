@@ -312,10 +312,16 @@ def _finished(
         # votes do not follow tempered probabilities: the class shown is the likeliest one
         decision = "mean" if calibrator is not None else settings.decision
         by = settings.reject_by
-        return replace(answer, decision=decision, calibrated=made, reject_by=by)
+        spread = 1.0 if calibrator is None else calibrator.spread
+        return replace(answer, decision=decision, calibrated=made, reject_by=by, spread=spread)
     if isinstance(answer, GaussianPredictive) and isinstance(calibrator, VarianceScaling):
         aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
-        return replace(answer, aleatoric=aleatoric, epistemic=epistemic)
+        return replace(
+            answer,
+            aleatoric=aleatoric,
+            epistemic=epistemic,
+            variance_factor=calibrator.factor,
+        )
     return answer
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,19 @@ class Moments:
     def deviation(self) -> Tensor:
         """The standard deviation between samples; 0 for one sample."""
         return (self.spread / max(self.count - 1, 1)).sqrt()
+
+
+def error_divisor(samples: int) -> float:
+    """The number that turns a deviation between samples into the standard error of their mean.
+
+    ``nan`` for one sample, which does not tell how far another would be.
+    """
+    return math.sqrt(samples) if samples > 1 else math.nan
+
+
+def largest(errors: Tensor) -> float:
+    """The largest entry; ``nan`` if there is none."""
+    return float(errors.max()) if errors.numel() else math.nan
 
 
 class Histogram:

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from torch import Tensor
 
 from graphdrop.inference.rejection import Rejection, most_certain
-from graphdrop.inference.running_sums import central_interval
+from graphdrop.inference.running_sums import central_interval, error_divisor, largest
 
 
 class Uncertainty(ABC):
     """Base class of `Predictive` and `LabelPredictive`: entropy, intervals, rejection."""
 
     expected_entropy: Tensor
+    deviation: Tensor
     samples: int
     _histogram: Tensor | None
 
@@ -26,6 +27,16 @@ class Uncertainty(ABC):
     @abstractmethod
     def least_confidence(self) -> Tensor:
         """The probability that the more likely answer is wrong."""
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Monte Carlo standard error of each mean probability; ``nan`` for one sample."""
+        return self.deviation / error_divisor(self.samples)
+
+    @property
+    def largest_error(self) -> float:
+        """The largest standard error of a probability; ``nan`` where none is known."""
+        return largest(self.standard_error)
 
     @property
     def aleatoric(self) -> Tensor:

@@ -243,6 +243,7 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "layers": config.model.layers,
         "seed": config.seed,
         "samples": prediction.samples,
+        "standard_error": None if prediction.samples == 1 else prediction.largest_error,
         "masks": config.predict.masks,
         "decision": config.predict.decision,
         "pavpu_threshold": config.predict.pavpu_threshold,

@@ -27,6 +27,7 @@ OTHER_TARGETS: Settings = {
     "model": {"norm": "sym", "init": "glorot"},
     "objective": {"l2": 2.5e-5, "l2_factor": "one", "l2_biases": False, "warmup": 0},
     "train": {"select": "nll", "learning_rate": 0.01, "epochs": 1000, "patience": 200},
+    "predict": {"samples": 100, "standard_error": 0.02},
 }
 """The settings for targets that are not classes."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -31,6 +32,39 @@ from graphdrop.train.scored_samples import ScoredSamples
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
+
+
+SAMPLES_STEP = 20
+"""Numbers of samples that are tried are multiples of this."""
+
+
+def draw_samples(trainer: Trainer) -> ScoredSamples:
+    """The samples of the selected state: as many as `predict.standard_error` asks for.
+
+    Their number is a function of the samples alone, and the model keeps it: what calibrates it are
+    as many samples as it predicts with.
+    """
+    settings, engine = trainer.config.predict, trainer.engine
+    limit, most, rows = settings.standard_error, settings.samples, trainer.rows["calibration"]
+    if not limit or settings.masks in ("off", "expected"):
+        return ScoredSamples(trainer)
+    count = min(SAMPLES_STEP, most)
+    engine.defaults = replace(engine.defaults, samples=count)
+    drawn, calibrator = ScoredSamples(trainer), None
+    while count < most:
+        if settings.calibration != "none":
+            calibrator = _fit_of(trainer)(rows, replayable(drawn.of(rows)), trainer.targets[rows])
+        error = drawn.predict(drawn.rows, calibrator).largest_error
+        if error <= limit:
+            break
+        # the error falls with the square root of the number of samples; one that is not known
+        # (nan) takes the largest number
+        needed = count * min(most, error / limit) ** 2
+        count = min(
+            most, SAMPLES_STEP * max(count // SAMPLES_STEP + 1, ceil(needed / SAMPLES_STEP))
+        )
+        drawn.extend(count)
+    return drawn
 
 
 class Halves(NamedTuple):
@@ -155,9 +189,8 @@ def fit_calibrator(
     trainer: Trainer, drawn: ScoredSamples, rows: Tensor
 ) -> tuple[Calibrator, Halves | None]:
     """A calibrator fitted on all given nodes, and one on each half of them."""
-    kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
     targets, samples = trainer.targets[rows], replayable(drawn.of(rows))
-    fit = partial(_fit, kind, _surroundings(trainer) if kind.reads_graph else None)
+    fit = _fit_of(trainer)
     whole = fit(rows, samples, targets)
     if len(rows) < 4:
         return whole, None
@@ -169,6 +202,12 @@ def fit_calibrator(
 
     one, other = (fit(rows[h], partial(part, h), targets[h]) for h in (first, ~first))
     return whole, Halves((rows[first], rows[~first]), (one, other))
+
+
+def _fit_of(trainer: Trainer) -> Callable[[Tensor, Samples, Tensor], Calibrator]:
+    """Fits the run's calibrator on some nodes, by their samples and targets."""
+    kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
+    return partial(_fit, kind, _surroundings(trainer) if kind.reads_graph else None)
 
 
 def _fit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
@@ -53,11 +54,11 @@ def is_layerwise(trainer: Trainer) -> bool:
     return True
 
 
-def predictive_samples(trainer: Trainer, rows: Tensor | None) -> Iterator[Tensor]:
-    """The outputs of every sample of a prediction on some nodes, or on all."""
+def predictive_samples(trainer: Trainer, rows: Tensor | None, first: int = 0) -> Iterator[Tensor]:
+    """The outputs of every sample from `first` on of a prediction on some nodes, or on all."""
     engine = trainer.engine
     settings = settled(engine)
-    draws = draws_of(settings, PREDICTION_STEP)
+    draws = islice(draws_of(settings, PREDICTION_STEP), first, None)
     if trainer.layerwise:
         return layerwise_samples(engine, trainer.data, draws, rows, settings=settings)
     return engine.samples(trainer.inputs, draws, rows)

@@ -7,6 +7,7 @@ calibration error and prediction sets all read the same samples.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -34,29 +35,36 @@ class ScoredSamples:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self._rows = torch.unique(torch.cat([trainer.rows[part] for part in PARTS]))
-        self._kept = self._drawn() if trainer.task.of_nodes else None
+        self.rows = torch.unique(torch.cat([trainer.rows[part] for part in PARTS]))
+        self._kept: list[Tensor] | None = [] if trainer.task.of_nodes else None
+        self._keep_missing()
 
-    def _drawn(self) -> list[Tensor] | None:
-        kept, numbers = list[Tensor](), 0
-        for one in self._draw(self._rows):
-            kept.append(one)
-            numbers += one.numel()
-            if numbers > KEPT_NUMBERS:
-                return None
-        return kept
+    def extend(self, samples: int) -> None:
+        """Let the model predict with so many samples, and draw those that are missing."""
+        engine = self.trainer.engine
+        engine.defaults = replace(engine.defaults, samples=samples)
+        self._keep_missing()
+
+    def _keep_missing(self) -> None:
+        if self._kept is None:
+            return
+        for out in self._draw(self.rows, first=len(self._kept)):
+            self._kept.append(out)
+            if len(self._kept) * out.numel() > KEPT_NUMBERS:
+                self._kept = None
+                return
 
     @torch.no_grad()
-    def _draw(self, rows: Tensor) -> Iterator[Tensor]:
+    def _draw(self, rows: Tensor, first: int = 0) -> Iterator[Tensor]:
         trainer, task = self.trainer, self.trainer.task
-        for out in predictive_samples(trainer, rows if task.of_nodes else None):
+        for out in predictive_samples(trainer, rows if task.of_nodes else None, first):
             yield out if task.of_nodes else task.decode(out, rows)
 
     def of(self, rows: Tensor) -> Samples:
         """A function that returns the outputs of every sample on some rows."""
-        if self._kept is None or not bool(torch.isin(rows, self._rows).all()):
+        if self._kept is None or not bool(torch.isin(rows, self.rows).all()):
             return lambda: self._draw(rows)
-        kept, places = self._kept, torch.searchsorted(self._rows, rows)
+        kept, places = self._kept, torch.searchsorted(self.rows, rows)
         return lambda: (one[places] for one in kept)
 
     def predict(

@@ -52,11 +52,10 @@ from graphdrop.train.divergence import check_gradients, check_tensors, check_ter
 from graphdrop.train.journal import Journal
 from graphdrop.train.memory_estimate import check_memory
 from graphdrop.train.objective import Objective
-from graphdrop.train.post_hoc_calibration import keep_set_nodes, score_calibrated
+from graphdrop.train.post_hoc_calibration import draw_samples, keep_set_nodes, score_calibrated
 from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.result import Result, StoppedError
-from graphdrop.train.scored_samples import ScoredSamples
 from graphdrop.train.scoring_device import on_cpu
 from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
@@ -391,7 +390,7 @@ class Trainer:
         defaults = self.engine.defaults
         self.engine.defaults = replace(defaults, trained_on=digests(defaults, self.data))
         with watched(self):
-            drawn = ScoredSamples(self)
+            drawn = draw_samples(self)
             answers = {name: drawn.predict(self.rows[name]) for name in SCORED}
             raw = {name: self.scores(name, answer) for name, answer in answers.items()}
         calibrates = self.config.predict.calibration != "none"

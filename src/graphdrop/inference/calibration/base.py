@@ -38,6 +38,8 @@ class Calibrator(ABC):
     """Whether it takes ``fit_within`` and ``seeing``: the graph, and the outputs of all nodes."""
     reads_samples: ClassVar[bool] = False
     """Whether it takes ``reading``: all samples of the rows, before one of them is corrected."""
+    spread: float = 1.0
+    """By how much it moves samples from their mean; below 1 towards it."""
 
     @abstractmethod
     def correct(self, outputs: Tensor) -> Tensor:

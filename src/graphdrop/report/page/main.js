@@ -35,7 +35,7 @@ function summary() {
     make("tbody", {}, runs.map((run, k) => make("tr", {}, make("th", { scope: "row" }, sample(k), ` ${run.name}`), ...(method ? [make("td", { class: "left" }, run.method)] : []),
       ...COLUMNS.map(([, , text], c) => make("td", { class: values[c][k] === best[c] ? "best" : null }, text(values[c][k]))),
       make("td", {}, rateCells(run, k))))));
-  const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples with ${run.masks} masks, decided by ${run.uncalibrated ? "the mean, calibrated on the validation nodes" : run.decision}`);
+  const how = (run) => (run.masks === "off" || run.masks === "expected" ? "one pass without sampling" : `${run.samples} Monte Carlo samples${run.standard_error === null ? "" : ` (standard error of a probability at most ${run.standard_error.toFixed(3)})`} with ${run.masks} masks, decided by ${run.uncalibrated ? "the mean, calibrated on the validation nodes" : run.decision}`);
   const certain = (run) => `certain up to ${run.pavpu_threshold} as a ${run.pavpu_axis.replaceAll("-", " ")} entropy`;
   byId("summary-note").textContent = runs.map((run) => `${run.name}: ${how(run)}; PAvPU ${certain(run)}.`).join(" ") + " One run of each; differences between runs of one seed are no evidence that one method is better.";
   if (!report.differences.length) return;

@@ -39,3 +39,10 @@ def test_the_accounts_in_the_repository_are_what_their_script_makes():
     folder = EXAMPLE / "fraud"
     assert made == {path.name: path.read_bytes() for path in folder.iterdir()}
     assert sum(map(len, made.values())) < 500_000
+
+
+def test_the_tickets_in_the_repository_are_what_their_script_makes():
+    made = runpy.run_path(str(EXAMPLE / "make_tickets.py"))["ticket_files"]()
+    folder = EXAMPLE / "tickets"
+    assert made == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert sum(map(len, made.values())) < 300_000

@@ -111,6 +111,7 @@ def info(
     split_column: tables.SplitColumn = None,
     split_by_time: tables.SplitByTime = None,
     weight: tables.Weight = None,
+    task: tables.Task = None,
 ) -> None:
     """Load a dataset, fetching it if need be, and show its statistics."""
     # the other commands need no torch
@@ -129,6 +130,7 @@ def info(
         split_column=split_column,
         split_by_time=split_by_time,
         weight_column=weight,
+        task=task,
     )
     dataset = load_for(Config(data=given | {"split_seed": seed}).data)
     table = Table(box=box.SIMPLE, show_header=False, title=dataset.name, title_justify="left")

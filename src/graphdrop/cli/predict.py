@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,10 +15,11 @@ from graphdrop.cli.runs import Device, OwnData, Run, Samples, of_samples, opened
 from graphdrop.cli.sheet import Columns, writer
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch_geometric.data import Data
 
     from graphdrop.data.names import Names
-    from graphdrop.inference import Predictive
+    from graphdrop.inference import GaussianPredictive, Predictive
     from graphdrop.inference.sets import PredictionSets
     from graphdrop.inference.trust import Trust
 
@@ -46,7 +48,7 @@ def predict(
         float, typer.Option(help="Trust as many of the validation nodes, the most certain first.")
     ] = 0.9,
 ) -> None:
-    """Predict the class of every node with the selected network of a run.
+    """Predict the class or the number of every node with the selected network of a run.
 
     Writes for each node its id, the predicted class, its probability with the Monte Carlo standard
     error, the classes of a set that should hold the true one 90 % of the time, the entropy of the
@@ -54,12 +56,17 @@ def predict(
     the mutual information between prediction and network, and the probability of every class with
     its standard error.
 
+    Where labels are numbers it writes the id, the value, the ends of its 90 % interval, whether to
+    trust it, label and part of the split, the standard deviation, as doubt the part of it that is
+    about the network and not noise, and the Monte Carlo standard error of the value.
+
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """
     from graphdrop.data.names import Names  # noqa: PLC0415 - --help needs no torch
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.inference.shift import CalibrationShiftWarning  # noqa: PLC0415
-    from graphdrop.inference.trust import trusted  # noqa: PLC0415
+    from graphdrop.inference.trust import trusted, trusted_numbers  # noqa: PLC0415
+    from graphdrop.nn.sampled import sampled  # noqa: PLC0415
 
     if output is None:
         output = run.resolve().with_name(f"{run.resolve().name}-answers.csv")
@@ -69,17 +76,30 @@ def predict(
     with warnings.catch_warnings():
         if not opened.same:  # said below, in one line
             warnings.simplefilter("ignore", CalibrationShiftWarning)
-        answer = infer(opened.model, opened.data, samples)
-        sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
-        trust = trusted(answer, coverage)
-    columns = _columns(answer, opened.data, names, sets, trust)
+        sets, answer = None, cast("Any", None)
+        if opened.numbers:
+            answer = infer(opened.model, opened.data, samples, output="gaussian")
+            defaults = sampled(opened.model).defaults
+            trust = trusted_numbers(answer, defaults.deviation_quantiles, coverage)
+            columns = _columns_of_numbers(answer, opened.data, names, trust)
+            calibrated = defaults.calibration is not None
+        else:
+            answer = infer(opened.model, opened.data, samples)
+            sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
+            trust = trusted(answer, coverage)
+            columns = _columns(answer, opened.data, names, sets, trust)
+            calibrated = answer.calibrated is not None
+    if names.order is not None:
+        order = names.order.tolist()  # the rows of the table
+        columns = {name: [cells[node] for node in order] for name, cells in columns.items()}
     write(columns, output)
-    count, kept = len(answer.probabilities), int(trust.trusted.sum())
+    count, kept = len(trust.trusted), int(trust.trusted.sum())
     print(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
     settings = opened.config
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
-    notes = (_on_trust(trust), _on_samples(answer, limit), _on_sets(sets, by_time))
-    for line in (*notes, "" if opened.same else _on_shift(answer)):
+    on_samples = "" if opened.numbers else _on_samples(answer, limit)
+    notes = (_on_trust(trust), on_samples, _on_sets(sets, by_time))
+    for line in (*notes, "" if opened.same else _on_shift(calibrated)):
         if line:
             print(line)
     machine.result(
@@ -90,10 +110,10 @@ def predict(
         sets=None
         if sets is None
         else {"coverage": 0.9, "approximate": sets.approximate or bool(by_time)},
-        calibrated=answer.calibrated is not None,
+        calibrated=calibrated,
         samples=answer.samples,
         standard_error=answer.largest_error if answer.samples > 1 else None,
-        near_another_class=int(answer.near_another_class.sum()),
+        **({} if opened.numbers else {"near_another_class": int(answer.near_another_class.sum())}),
         same_data=opened.same,
         notes=opened.notes,
     )
@@ -134,10 +154,37 @@ def _columns(
         columns[f"probability_{names.label(number)}"] = probability
         if errors is not None:
             columns[f"standard_error_{names.label(number)}"] = errors[:, number].tolist()
-    if names.order is None:
-        return columns
-    order = names.order.tolist()  # the rows of the table
-    return {name: [cells[node] for node in order] for name, cells in columns.items()}
+    return columns
+
+
+def _columns_of_numbers(
+    answer: GaussianPredictive, data: Data, names: Names, trust: Trust
+) -> Columns:
+    """A column of each kind for every target; those of several targets are numbered from 1."""
+    count, targets = answer.mean.shape
+    low, high = answer.intervals(0.9)
+    columns: dict[str, list[Any]] = {
+        "id": [name if names.ids else int(name) for name in map(names.node, range(count))]
+    }
+
+    def add(name: str, values: Tensor) -> None:
+        for number, column in enumerate(values.T.tolist(), 1):
+            # float32 has seven digits
+            cells = [None if math.isnan(cell) else float(f"{cell:.7g}") for cell in column]
+            columns[name if targets == 1 else f"{name}_{number}"] = cells
+
+    for name, values in (("value", answer.mean), ("low", low), ("high", high)):
+        add(name, values)
+    columns["trust"] = trust.trusted.tolist()
+    if data.y is not None and not bool(data.y.isnan().all()):
+        add("label", data.y.reshape(count, -1).double())
+    if (parts := _parts(data)) is not None:
+        columns["split"] = parts
+    add("deviation", answer.deviation)
+    add("doubt", answer.epistemic.sqrt())
+    if answer.samples > 1:
+        add("standard_error", answer.standard_error)
+    return columns
 
 
 def _parts(data: Data) -> list[str] | None:
@@ -156,6 +203,7 @@ NAMES = {
     "epistemic": "mutual information",
     "aleatoric": "expected entropy",
     "least_confidence": "probability of another class",
+    "deviation": "standard deviation",
 }
 
 
@@ -163,9 +211,10 @@ def _on_trust(trust: Trust) -> str:
     by = NAMES.get(trust.by, trust.by)
     if trust.chosen_on == "these":
         return f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {by}."
+    right = "" if trust.accuracy is None else f", of which {trust.accuracy:.0%} were right"
     return (
         f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
-        f"{trust.coverage:.0%} of the validation nodes, of which {trust.accuracy:.0%} were right."
+        f"{trust.coverage:.0%} of the validation nodes{right}."
     )
 
 
@@ -196,10 +245,10 @@ def _on_sets(sets: PredictionSets | None, by_time: str) -> str:
     )
 
 
-def _on_shift(answer: Predictive) -> str:
-    calibrated = "calibration and " if answer.calibrated else ""
+def _on_shift(calibrated: bool) -> str:
+    also = "calibration and " if calibrated else ""
     return (
-        f"This is not the graph of the run: {calibrated}coverage may not transfer. Check them on "
+        f"This is not the graph of the run: {also}coverage may not transfer. Check them on "
         "labelled nodes of this graph."
     )
 

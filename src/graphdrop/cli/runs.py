@@ -58,9 +58,10 @@ def evaluate(
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
+    from graphdrop.train.evaluation import mean_error  # noqa: PLC0415
 
     opened = opened_run(run, dataset, nodes, edges, device)
-    chosen, model, data, header, same, _ = opened
+    chosen, model, data, header, same = opened[:5]
     scores, answers = {}, []
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
@@ -69,22 +70,29 @@ def evaluate(
             rows = mask.nonzero().flatten()
             if not len(rows):
                 continue
-            prediction = infer(model, data, samples, rows=rows, calibrator=calibrator)
-            scores[name + how] = evaluation.score(prediction, data.y[rows], chosen)
+            options: Any = {"rows": rows, "calibrator": calibrator, "output": opened.output}
+            prediction = infer(model, data, samples, **options)
+            scores[name + how] = evaluation.score(prediction, data.y[rows], chosen, opened.output)
             answers.append(prediction)
     if not scores:
         raise ValueError("the data has no labelled validation or test node: nothing can be scored")
     rates = list(sampled(model).drop_rates().values())
     show_scores(chosen, scores, rates)
+    always = None
+    if opened.numbers and bool(data.test_mask.any()):
+        moments = sampled(model).defaults.target_moments
+        always = mean_error(data.y[data.test_mask], None if moments is None else moments[0])
+        show_mean_error(chosen, always)
     done = (run / "result.json").is_file()
     finished = "" if done else " The run is not finished."
     print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
     count = answers[0].samples
     error = max(one.largest_error for one in answers) if count > 1 else None
-    print(of_samples(count, error) + ".")
+    print(of_samples(count, error, numbers=opened.numbers) + ".")
     output.result(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
+        **({} if always is None else {"always_the_mean": {"rmse": always}}),
         drop_rates=rates,
         epoch=header["epoch"],
         finished=done,
@@ -94,13 +102,15 @@ def evaluate(
     )
 
 
-def of_samples(count: int, error: float | None) -> str:
+def of_samples(count: int, error: float | None, *, numbers: bool = False) -> str:
     """The number of samples and the largest standard error, in words."""
     if error is None:
         return "Predicted in one pass without a standard error"
-    return (
-        f"{count} Monte Carlo samples: the standard error of a probability is at most {error:.3f}"
-    )
+    if numbers:
+        what = f"value is at most {error:.3f} of its standard deviation"
+    else:
+        what = f"probability is at most {error:.3f}"
+    return f"{count} Monte Carlo samples: the standard error of a {what}"
 
 
 def opened_run(
@@ -147,6 +157,8 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     console = Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
     console.print(table)
     console.print(rates)
+    if "pavpu" not in next(iter(scores.values())):
+        return
     axis = chosen.predict.pavpu_axis.replace("-", " ")
     print(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
     test = scores.get("test")
@@ -157,6 +169,15 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
         )
 
 
+def show_mean_error(chosen: Config, error: float) -> None:
+    """Say in which unit the errors of numbers are, and what RMSE needs no network."""
+    target = chosen.data.label_column or "the target"
+    print(
+        f"RMSE, MAE and width are in the unit of {target}. Always answering the mean of the "
+        f"training nodes has a test RMSE of {error:.4f}."
+    )
+
+
 def show_calibration(calibration: Mapping[str, Any]) -> None:
     """Say how the probabilities were calibrated, and what error chance alone would show."""
     if not calibration:
@@ -164,6 +185,9 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
     by = calibration["name"]
     if by == "temperature":
         by = f"temperature {calibration['temperature']:.2f}"
+    elif by == "variance":
+        wider = [f"{factor**0.5:.2f}" for factor in calibration["factor"]]
+        by = f"a factor of {', '.join(wider)} on the standard deviation"
     elif by == "entropy-temperature":
         slope = calibration["slope"]
         by = f"temperature {calibration['temperature']:.2f} with slope {slope:+.2f} in the entropy"

@@ -26,7 +26,7 @@ Label = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column of classes; empty for nodes to predict.",
+        help="Column of classes or numbers; empty for nodes to predict.",
         show_default="label",
         rich_help_panel=PANEL,
     ),
@@ -56,6 +56,15 @@ SplitByTime = Annotated[
         metavar="COLUMN",
         help="Column of ISO dates or numbers: train on the oldest 60 %, validate on the next 20 %, "
         "test on the newest.",
+        rich_help_panel=PANEL,
+    ),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        metavar="classes|numbers",
+        help="What the labels are.",
+        show_default="by their values",
         rich_help_panel=PANEL,
     ),
 ]

@@ -22,7 +22,7 @@ from graphdrop.cli.executors import (
     Slurm,
     executor_for,
 )
-from graphdrop.cli.runs import Device, show_calibration, show_scores
+from graphdrop.cli.runs import Device, show_calibration, show_mean_error, show_scores
 from graphdrop.cli.seeds import show_seeds, trained_seeds
 from graphdrop.cli.signals import stopping_at_signals, stopping_runs
 from graphdrop.config import Config
@@ -70,6 +70,7 @@ def train(
     split_by_time: tables.SplitByTime = None,
     weight: tables.Weight = None,
     missing: tables.Missing = None,
+    task: tables.Task = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -168,7 +169,8 @@ def train(
 ) -> None:
     """Train a method on a graph, and score it on the test nodes.
 
-    Prints accuracy, NLL, ECE, PAvPU, AURC and the drop rate learned in each layer. A run that was
+    Prints accuracy, NLL, ECE, PAvPU, AURC and the drop rate learned in each layer; where labels are
+    numbers RMSE, MAE, R2, NLL, and coverage and width of 90 % intervals. A run that was
     interrupted or killed continues with --resume, with the same result as without a stop.
     """
     asked = settings.override(settings.read(config) if config else {}, assignments or [])
@@ -185,6 +187,7 @@ def train(
             split_by_time=split_by_time,
             weight_column=weight,
             missing=missing,
+            task=task,
             split=split,
         ),
         "model": {"method": method, "architecture": architecture, "layers": layers},
@@ -252,6 +255,8 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     scores = {"validation": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates)
     show_calibration(result.calibration)
+    if result.always_the_mean:
+        show_mean_error(chosen, result.always_the_mean["rmse"])
     print(
         f"Selected on the validation nodes: the state after epoch {result.selected_epoch} of "
         f"{result.epochs}. {result.seconds:.0f} seconds. Everything is in {out}."

@@ -31,6 +31,7 @@ class GraphTraits:
     features: int
     feature_kind: FeatureKind
     classes: int
+    """0 where the targets are numbers."""
     train_nodes: int
     validation_nodes: int
     majority: float

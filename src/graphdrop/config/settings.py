@@ -54,6 +54,9 @@ class DataSettings(Section):
     the data, or else 60 / 20 / 20 of each class; "public" is the split that comes with the data, or
     else 20 nodes per class, 500 and 1000; "random-fractions" or "random-per-class" draws anew;
     "ppnp" is one of PPNP's 20 splits. The settings of a run name the split that was used."""
+    task: Literal["auto", "classes", "numbers"] = "auto"
+    """Tables and a graph of your own: whether targets are classes or numbers. "auto" goes by their
+    values and refuses whole numbers that may be either."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of a random split, or which of several stored splits."""
     features: Literal["stored", "row", "unit", "standardize"] = "stored"
@@ -66,7 +69,7 @@ class DataSettings(Section):
     edges: str = ""
     """Tables: the path of the edges; empty for the file named edges beside the nodes."""
     label_column: str = ""
-    """Tables: the column of classes; empty for label, class, y or target."""
+    """Tables: the column of classes or numbers; empty for label, class, y or target."""
     id_column: str = ""
     """Tables: the column of ids; empty for id, node_id, node or name, or else the first."""
     feature_columns: str = ""
@@ -85,6 +88,7 @@ class DataSettings(Section):
 
 
 TABLE_SETTINGS = (
+    "task",
     "edges",
     "label_column",
     "id_column",

@@ -25,7 +25,7 @@ from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
-from graphdrop.data.validate import MASKS, validate_data
+from graphdrop.data.validate import MASKS, is_labelled, validate_data, validate_targets
 from graphdrop.util.files import expanded
 from graphdrop.util.memory import check_bytes, most_bytes
 
@@ -40,9 +40,10 @@ SPLITS = ("default", "public", "random-per-class", "random-fractions", "ppnp")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A graph for node classification, its split, and the checksums of the files it came from.
+    """A graph with labels, its split, and the checksums of the files it came from.
 
-    `data` has `x [n, f]`, `edge_index [2, E]`, `y [n]` and the masks of `split`. `checksums` maps
+    `data` has `x [n, f]`, `edge_index [2, E]`, `y [n]` and the masks of `split`. Where `y` is
+    numbers, NaN for none, `num_classes` is 0. `checksums` maps
     each file to its sha256 and is empty if there was no file. Features are float32; their type
     before conversion is `stored_dtype`.
 
@@ -208,8 +209,13 @@ def build_dataset(
     """
     where = f"{name}: " if checksums else ""
     try:
-        num_classes = validate_data(data, most)
-        data.edge_index, data.y = data.edge_index.long(), data.y.long()
+        if data.y.is_floating_point() and isinstance(split, Split):  # numbers
+            num_classes = 0
+            validate_targets(data)
+        else:
+            num_classes = validate_data(data, most)
+            data.y = data.y.long()
+        data.edge_index = data.edge_index.long()
         stored = data.x.dtype
         if data.x.layout == torch.sparse_csc:  # which few operations take
             data.x = data.x.to_sparse_csr()
@@ -246,11 +252,18 @@ def choose_split(data: Data, split: str | Split, seed: int) -> Split:
         raise ValueError(f"split is {split!r}: give {', '.join(map(repr, SPLITS))} or a Split")
     if split == "default":
         split = "random-fractions" if data.get(MASKS[0]) is None else "public"
+    classes = not data.y.is_floating_point() and data.y.dim() == 1
+    given = data.get(MASKS[0]) is not None
+    if not classes and split != "random-fractions" and not (split == "public" and given):
+        raise ValueError(
+            f"data.split is {split!r} and the targets are not classes: give 'random-fractions', "
+            "or masks in the data"
+        )
     if split == "ppnp":
         return _check_covers(ppnp_split(data.y, data.edge_index, seed), data)
     if split == "random-fractions":
         return random_fractions(strata(data.y), seed=seed)
-    if split == "public" and data.get(MASKS[0]) is not None:
+    if split == "public" and given:
         return _stored_split(data, seed)
     try:
         return random_per_class(data.y, seed=seed)
@@ -293,7 +306,7 @@ def _check_covers(split: Split, data: Data) -> Split:
             f"split covers {split.num_nodes} nodes but the graph has {data.y.shape[0]}: "
             "give a split of this graph"
         )
-    unlabelled = split.used & (data.y < 0)
+    unlabelled = split.used & ~is_labelled(data.y)
     if bool(unlabelled.any()):
         raise ValueError(
             f"split contains node {int(unlabelled.nonzero()[0])}, which has no label: take it out"

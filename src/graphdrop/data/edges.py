@@ -56,6 +56,16 @@ def isolated_nodes(edge_index: Tensor, num_nodes: int) -> Tensor:
     return isolated
 
 
+def assortativity(edge_index: Tensor, targets: Tensor) -> float:
+    """The correlation of the targets `[n]` at both ends of an edge; NaN where there is none.
+
+    Self-loops and nodes without a target (NaN) do not count.
+    """
+    ends = targets.double()[remove_self_loops(edge_index)[0]]
+    ends = ends[:, ~ends.isnan().any(0)]
+    return float(torch.corrcoef(ends)[0, 1]) if ends.shape[1] > 1 else float("nan")
+
+
 def edge_homophily(edge_index: Tensor, labels: Tensor) -> float:
     """The fraction of edges between labelled nodes whose ends share the label (NaN for none).
 

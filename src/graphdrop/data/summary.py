@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
-from graphdrop.data.edges import EdgeChanges, edge_homophily, isolated_nodes
+from graphdrop.data.edges import EdgeChanges, assortativity, edge_homophily, isolated_nodes
 from graphdrop.data.splits import Split, SplitSizes
+from graphdrop.data.validate import is_labelled
 from graphdrop.graph.validate import check_edge_index
 
 
@@ -30,10 +31,13 @@ class Summary:
     unlabelled: int
     isolated: int
     homophily: float
+    """Of numbers: the correlation between the targets at the two ends of an edge."""
     split: str
     split_sizes: SplitSizes
     changes: EdgeChanges | None
     stored_dtype: str = "float32"
+    target: tuple[float, float, float, float] | None = None
+    """Of numbers: the mean, the standard deviation, the lowest and the highest; else None."""
 
     def rows(self) -> list[tuple[str, str]]:
         """The statistics as text, `(name, value)`."""
@@ -42,9 +46,9 @@ class Summary:
             ("nodes", f"{self.nodes:,}"),
             ("edges", f"{self.edges:,} {'directed' if self.directed else 'undirected'}"),
             ("features", f"{self.features:,}{self._converted}"),
-            ("classes", f"{self.classes:,}"),
+            self._labels,
             ("split", f"{train:,} train / {val:,} val / {test:,} test ({self.split})"),
-            ("homophily", f"{self.homophily:.4f}"),
+            ("homophily" if self.target is None else "assortativity", f"{self.homophily:.4f}"),
             ("isolated nodes", f"{self.isolated:,}"),
         ]
         if self.unlabelled:
@@ -52,6 +56,13 @@ class Summary:
         if self.changes is not None:
             rows.append(("stored entries", str(self.changes)))
         return rows
+
+    @property
+    def _labels(self) -> tuple[str, str]:
+        if self.target is None:
+            return "classes", f"{self.classes:,}"
+        mean, deviation, low, high = self.target
+        return "target", f"{mean:,.5g} ± {deviation:.4g}, from {low:,.5g} to {high:,.5g}"
 
     @property
     def _converted(self) -> str:
@@ -75,6 +86,11 @@ def summarise(
 ) -> Summary:
     """Count what `Summary` holds."""
     num_nodes = check_edge_index(data.edge_index, int(data.x.shape[0]))
+    labelled, target = is_labelled(data.y), None
+    if data.y.is_floating_point():
+        known = data.y[labelled].double()
+        low, high = known.aminmax()
+        target = float(known.mean()), float(known.std(correction=0)), float(low), float(high)
     directed = not is_undirected(data.edge_index, num_nodes=num_nodes)
     entries = int(data.edge_index.shape[1])
     loops = int((data.edge_index[0] == data.edge_index[1]).sum())
@@ -86,11 +102,14 @@ def summarise(
         directed=directed,
         features=int(data.x.shape[1]),
         classes=num_classes,
-        unlabelled=int((data.y < 0).sum()),
+        unlabelled=int((~labelled).sum()),
         isolated=int(isolated_nodes(data.edge_index, num_nodes).sum()),
-        homophily=edge_homophily(data.edge_index, data.y),
+        homophily=edge_homophily(data.edge_index, data.y)
+        if target is None
+        else assortativity(data.edge_index, data.y),
         split=split.name + drawn,
         split_sizes=split.sizes,
         changes=changes,
         stored_dtype=stored_dtype,
+        target=target,
     )

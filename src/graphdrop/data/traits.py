@@ -20,9 +20,12 @@ SCALE = 5.0
 def traits_of(dataset: Dataset) -> GraphTraits:
     """Measure a graph with its split."""
     data, split = dataset.data, dataset.split
-    known = torch.where(split.train | split.val, data.y, -1)
-    homophily, labelled = adjusted_homophily(data.edge_index, known, dataset.num_classes)
-    classes = data.y[split.train].bincount(minlength=dataset.num_classes)
+    homophily, labelled, majority = None, 0, 0.0
+    if dataset.num_classes:
+        known = torch.where(split.train | split.val, data.y, -1)
+        homophily, labelled = adjusted_homophily(data.edge_index, known, dataset.num_classes)
+        classes = data.y[split.train].bincount(minlength=dataset.num_classes)
+        majority = float(classes.max() / classes.sum())
     edges, _ = remove_self_loops(data.edge_index)
     sizes = split.sizes
     return GraphTraits(
@@ -34,7 +37,7 @@ def traits_of(dataset: Dataset) -> GraphTraits:
         classes=dataset.num_classes,
         train_nodes=sizes[0],
         validation_nodes=sizes[1],
-        majority=float(classes.max() / classes.sum()),
+        majority=majority,
         homophily=homophily if labelled >= LABELLED_EDGES else None,
         labelled_edges=labelled,
     )

@@ -50,15 +50,28 @@ def validate_graph(data: Data, max_bytes: int | None = None, *more: str) -> int:
     return num_nodes
 
 
+def is_labelled(y: Tensor) -> Tensor:
+    """Whether a node has a target, bool ``[n]``: no NaN in its row, and no negative integer."""
+    known = ~y.isnan() if y.is_floating_point() else y >= 0
+    return known if y.dim() == 1 else known.flatten(1).all(1)
+
+
 def validate_targets(data: Data) -> None:
     """Check targets that are no classes: a row for every node, finite where a mask needs them."""
-    num_nodes = validate_graph(data, None, "y", *MASKS)
+    num_nodes = validate_graph(data, None, "y")
     if data.y.shape[:1] != (num_nodes,) or data.y.is_complex():
         raise ValueError(
             f"data.y has shape {tuple(data.y.shape)} and type {data.y.dtype}: give a number, or a "
             f"row of them, for each of the {num_nodes} rows of x"
         )
-    for name in MASKS:
+    infinite = data.y.isinf() if data.y.is_floating_point() else data.y != data.y
+    if bool(infinite.any()):
+        node = int(infinite.flatten(1 if data.y.dim() > 1 else 0).nonzero()[0, 0])
+        raise ValueError(
+            f"data.y of node {node} is infinite: correct it, or give NaN for a node without a "
+            "target"
+        )
+    for name in (name for name in MASKS if data.get(name) is not None):
         mask = data[name]
         if mask.dtype != torch.bool or tuple(mask.shape) != (num_nodes,):
             raise ValueError(

@@ -29,7 +29,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "propagate": "features",
         "input_dropout": "same",
     },
-    "data": {"calibration": 0.0, "missing": "impute"}
+    "data": {"calibration": 0.0, "missing": "impute", "task": "auto"}
     | dict.fromkeys(
         (
             "edges",

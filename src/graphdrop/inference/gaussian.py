@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -65,6 +65,32 @@ class GaussianPredictive:
     def variance(self) -> Tensor:
         """The variance of the mixture, the sum of both parts."""
         return self.aleatoric + self.epistemic
+
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviation of the mixture, in the unit of the targets."""
+        return self.variance.sqrt()
+
+    @property
+    def doubt(self) -> Tensor:
+        """The standard deviation of a node ``[nodes]``; of several targets the geometric mean."""
+        return self.deviation.double().log().mean(1).exp().float()
+
+    def rescaled(self, mean: Sequence[float], deviation: Sequence[float]) -> GaussianPredictive:
+        """The prediction of ``mean + deviation * y`` from that of ``y``, one of each per target."""
+        if len(mean) != self.mean.shape[1]:
+            raise ValueError(
+                f"the output has {self.mean.shape[1]} targets, but the network was trained on "
+                f"{len(mean)}: give a decode that returns as many"
+            )
+        device = self.mean.device
+        shift, scale = (torch.tensor(one, dtype=torch.float64) for one in (mean, deviation))
+        values = (self.mean.cpu().double() * scale + shift).float().to(device)
+        parts = (self.aleatoric, self.epistemic)
+        aleatoric, epistemic = (
+            (part.cpu().double() * scale.square()).float().to(device) for part in parts
+        )
+        return replace(self, mean=values, aleatoric=aleatoric, epistemic=epistemic)
 
     def intervals(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Central interval of the target, low and high, of a Gaussian with these two moments."""

@@ -145,7 +145,7 @@ def predict(
         intervals: also store the histograms that ``intervals`` of classes and labels needs (4 KiB
             per entry).
         decode: maps the output of a sample to what ``output`` names, for example node embeddings
-            to logits of links.
+            to logits of links. Of numbers these are standardized targets, if ``Trainer`` trained.
         layerwise: compute every layer for all nodes, in batches of rows, before the next layer:
             the same prediction in a fraction of the memory, for graphs that do not fit a full
             batch. ``x`` may be memory-mapped and is never copied whole.
@@ -306,7 +306,7 @@ def _finished(
     settings: PredictionDefaults,
     calibrator: Calibrator | None,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
-    """The prediction with its decision rule, and with calibrated variances for regression."""
+    """The prediction with its decision rule; numbers are calibrated and in the unit of the data."""
     if isinstance(answer, Predictive):
         made: Literal["samples"] | None = None if calibrator is None else "samples"
         # votes do not follow tempered probabilities: the class shown is the likeliest one
@@ -314,14 +314,17 @@ def _finished(
         by = settings.reject_by
         spread = 1.0 if calibrator is None else calibrator.spread
         return replace(answer, decision=decision, calibrated=made, reject_by=by, spread=spread)
-    if isinstance(answer, GaussianPredictive) and isinstance(calibrator, VarianceScaling):
-        aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
-        return replace(
-            answer,
-            aleatoric=aleatoric,
-            epistemic=epistemic,
-            variance_factor=calibrator.factor,
-        )
+    if isinstance(answer, GaussianPredictive):
+        if isinstance(calibrator, VarianceScaling):
+            aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
+            answer = replace(
+                answer,
+                aleatoric=aleatoric,
+                epistemic=epistemic,
+                variance_factor=calibrator.factor,
+            )
+        if settings.target_moments is not None:
+            answer = answer.rescaled(*settings.target_moments)
     return answer
 
 

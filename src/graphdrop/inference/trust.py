@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference.classes import Predictive
+from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.inference.origin import SetNodes
 from graphdrop.metrics.conformal import conformal_threshold
 from graphdrop.metrics.inputs import check_fraction, count_at_least
@@ -119,6 +121,26 @@ def _within(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Ten
         likely = probabilities[:, limit.label].double() >= limit.probability - 1e-6
         within |= likely & (predicted != limit.label)
     return within
+
+
+def trusted_numbers(
+    answer: GaussianPredictive, quantiles: Sequence[float] | None, coverage: float = 0.9
+) -> Trust:
+    """``trusted`` for numbers: by the predicted standard deviation.
+
+    Args:
+        answer: what ``predict(output="gaussian")`` returned.
+        quantiles: ``deviation_quantiles`` of the model's defaults; ``None`` chooses the threshold
+            on the nodes of the answer.
+        coverage: the share of the validation nodes to keep, above 0 and at most 1.
+    """
+    check_fraction(coverage, "coverage")
+    if quantiles is None:
+        kept, threshold, _ = answer.reject(coverage)
+        return Trust(kept, "deviation", threshold**0.5, coverage, "these", None)
+    threshold = quantiles[math.ceil(round(coverage * (len(quantiles) - 1), 6))]
+    kept = answer.doubt.double() <= threshold * (1.0 + 1e-6)
+    return Trust(kept, "deviation", threshold, coverage, "validation", None)
 
 
 def _validation(answer: Predictive, known: SetNodes, by: str) -> tuple[Tensor, Tensor]:

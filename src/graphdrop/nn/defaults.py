@@ -31,6 +31,7 @@ class _Stored(BaseModel):
 
     features: Features = "stored"
     feature_moments: tuple[list[Finite], list[Finite]] | None = None
+    target_moments: tuple[list[Finite], list[Finite]] | None = None
     samples: Annotated[int, Field(ge=1, lt=2**31)] = 20
     masks: Masks | None = None
     temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
@@ -43,6 +44,7 @@ class _Stored(BaseModel):
     reject_by: str | None = None
     set_nodes: dict[str, Any] | None = None
     class_counts: list[Annotated[int, Field(ge=0)]] | None = None
+    deviation_quantiles: list[Finite] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,9 @@ class PredictionDefaults:
     length, or with columns standardized by ``feature_moments``."""
     feature_moments: tuple[Sequence[float], Sequence[float]] | None = None
     """Mean and standard deviation of every column over the training nodes."""
+    target_moments: tuple[Sequence[float], Sequence[float]] | None = None
+    """Mean and standard deviation of every target over the training nodes: a network that predicts
+    numbers was trained on standardized targets, and ``predict`` answers in the unit of the data."""
     samples: int = 20
     """Monte Carlo samples."""
     masks: Masks | None = None
@@ -79,6 +84,8 @@ class PredictionDefaults:
     """The nodes by which prediction sets are calibrated (`graphdrop.inference.origin.SetNodes`)."""
     class_counts: Sequence[int] | None = None
     """The number of labelled training nodes of every class, which tells the rare ones."""
+    deviation_quantiles: Sequence[float] | None = field(default=None, repr=False)
+    """Of numbers: 101 quantiles of the predicted standard deviation on the validation nodes."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
     _digests: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
 
@@ -119,6 +126,15 @@ class PredictionDefaults:
                 "give the same columns in the same order"
             )
         return standardized(x, mean, deviation)
+
+    def standardized_targets(self, targets: Tensor) -> Tensor:
+        """Targets ``[n]`` or ``[n, targets]`` in the unit in which the network was trained."""
+        if self.target_moments is None:
+            return targets
+        columns = targets if targets.dim() > 1 else targets[:, None]
+        mean, deviation = (torch.tensor(m, dtype=torch.float64) for m in self.target_moments)
+        scaled = (columns.cpu().double() - mean) / deviation
+        return scaled.reshape(targets.shape).float().to(targets.device)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""

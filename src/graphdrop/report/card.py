@@ -60,10 +60,10 @@ def _card(folder: Path) -> str:
     parts = [
         _front(),
         f"# {_plain(_named(config))} on {_plain(name)}",
-        f"A graph neural network that predicts {_plain(about.task)}, with its uncertainty. Trained "
-        f"with graphdrop {_plain(about.versions.get('graphdrop', ''))}.",
+        f"A graph neural network that predicts {_predicts(about, schema)}, with its uncertainty. "
+        f"Trained with graphdrop {_plain(about.versions.get('graphdrop', ''))}.",
         *_section("Data", _data(data, schema, about)),
-        *_section("Figures", [_figures(result)], listed=False),
+        *_section("Figures", [_figures(result), *_mean_error(result)], listed=False),
         *_section("Calibration", _calibration(result.get("calibration", {}), about)),
         *_section("Intended use", _use(schema)),
         *_section("Limits", [*_limits(config, about), *map(_sentence, result.get("warnings", []))]),
@@ -71,10 +71,37 @@ def _card(folder: Path) -> str:
         "## How to use it",
         *_with_tables(schema),
         f"```python\nfrom graphdrop import load, predict\n\nmodel = load({json.dumps(BEST)})\n"
-        "answer = predict(model, data)  # a PyG Data with the same features\n"
-        "answer.predicted, answer.probabilities, answer.reject(coverage=0.9)\n```",
+        f"{_answer(about)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _predicts(about: ModelNote, schema: Schema | None) -> str:
+    if about.task != "gaussian":
+        return _plain(about.task)
+    return f"the number {_plain(schema.label)}" if schema is not None else "numbers"
+
+
+def _answer(about: ModelNote) -> str:
+    """The lines of code that predict."""
+    if about.task != "gaussian":
+        return (
+            "answer = predict(model, data)  # a PyG Data with the same features\n"
+            "answer.predicted, answer.probabilities, answer.reject(coverage=0.9)"
+        )
+    return (
+        'answer = predict(model, data, output="gaussian")  # a PyG Data with the same features\n'
+        "answer.mean, answer.deviation, answer.intervals(0.9)"
+    )
+
+
+def _mean_error(result: Mapping[str, Any]) -> list[str]:
+    """What RMSE needs no network, where the targets are numbers."""
+    always = result.get("always_the_mean", {})
+    if not always:
+        return []
+    error = float(always["rmse"])
+    return [f"Always answering the mean of the training nodes has a test RMSE of {error:.4f}."]
 
 
 def _front() -> str:
@@ -103,7 +130,14 @@ def _data(data: Mapping[str, Any], schema: Schema | None, about: ModelNote) -> l
     if schema is not None:
         columns = [f"{one.name} ({one.kind})" for one in schema.columns]
         lines.append(f"Features from the columns {_listed(columns)}.")
-        lines.append(f"Classes: {_listed(schema.classes)}.")
+        if schema.classes:
+            lines.append(f"Classes: {_listed(schema.classes)}.")
+        if moments := about.defaults.get("target_moments"):
+            (mean,), (deviation,) = moments
+            lines.append(
+                f"Target: the number {_plain(schema.label)}, {float(mean):.5g} ± "
+                f"{float(deviation):.4g} on the training nodes."
+            )
     if isinstance(split := data.get("split"), Mapping):
         drawn = "" if split.get("seed") is None else f", seed {split['seed']}"
         sizes = f"{split['train']:,} training, {split['val']:,} validation, {split['test']:,} test"
@@ -134,13 +168,19 @@ def _figures(result: Mapping[str, Any]) -> str:
 
 def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:
     lines = []
-    if calibration:
+    if calibration and calibration["name"] == "variance":
+        lines.append(
+            "Variances are calibrated by one factor for all nodes, fitted on "
+            f"{calibration['nodes']:,} validation nodes; 90 % intervals are those of a Gaussian."
+        )
+    elif calibration:
         lines.append(
             f"Probabilities are calibrated by {_plain(calibration['name'])}, fitted on "
             f"{calibration['nodes']:,} validation nodes."
         )
     else:
-        lines.append("Probabilities are not calibrated.")
+        what = "Variances" if about.task == "gaussian" else "Probabilities"
+        lines.append(f"{what} are not calibrated.")
     if "ece_floor" in calibration:
         lines.append(
             f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on the test "

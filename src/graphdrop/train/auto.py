@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from graphdrop.data.traits import traits_of
 from graphdrop.train.inputs import check_edges_are_read
 from graphdrop.train.progress import Progress
 from graphdrop.train.result import DivergedError
+from graphdrop.train.tasks import task_for
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
@@ -29,7 +31,12 @@ OTHER_TARGETS: Settings = {
     "train": {"select": "nll", "learning_rate": 0.01, "epochs": 1000, "patience": 200},
     "predict": {"samples": 100, "standard_error": 0.02},
 }
-"""The settings for targets that are not classes."""
+"""The settings for labels and links."""
+
+NUMBERS: Settings = {
+    "train": {"select": "nll"},
+}
+"""What numbers change in the settings of graphs whose neighbours may differ (`skip`)."""
 
 
 def chosen(
@@ -78,8 +85,12 @@ def decided(
     asked = config.asked() | {"recipe": "auto"}
     if stored is not None:
         return Config(**merged(stored.model_dump(mode="json"), asked)), None
-    if dataset.num_classes < 2:  # the targets are numbers or labels, which traits do not cover
-        return complete(Config(**merged(OTHER_TARGETS, asked))), None
+    if dataset.num_classes < 2:  # traits do not cover labels and links
+        y = dataset.data.get("y")
+        real = y is not None and y.is_floating_point()
+        numbers = real and task_for(dataset, config).output == "gaussian"
+        others = _of_numbers(config, dataset, own=own) if numbers else OTHER_TARGETS
+        return complete(Config(**merged(others, asked))), None
     traits = traits_of(dataset)
     candidates = ways(traits)[:1] if own else ways(traits)
     settings = {
@@ -129,12 +140,19 @@ def complete(config: Config) -> Config:
     return Config(**config.model_dump(mode="json"))
 
 
+def _of_numbers(config: Config, dataset: Dataset, *, own: bool) -> Settings:
+    """The settings for numbers: every layer has its own linear map beside its neighbours' mean."""
+    traits = replace(traits_of(dataset), homophily=0.0)
+    return merged(_fitting(config, traits, "skip", own=own), NUMBERS)
+
+
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
     # No more blocks than features; the messages of PyG's last layer have one per class.
     own_width = "hidden" in config.model.model_fields_set
     width = config.model.hidden if own_width else settings["model"]["hidden"]
-    limit = width if config.model.architecture == "gcn" else min(width, traits.classes)
+    outputs = traits.classes or 2  # a mean and a variance
+    limit = width if config.model.architecture == "gcn" else min(width, outputs)
     settings["model"]["blocks"] = min(settings["model"]["blocks"], limit)
     if config.train.batch_size:
         steps = ceil(traits.train_nodes / config.train.batch_size)

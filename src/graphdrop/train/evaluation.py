@@ -6,7 +6,7 @@ write its function and add one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -77,11 +77,12 @@ class Scores(dict[str, float]):
         raise AttributeError(f"{name!r} is not a score; these are: {', '.join(self)}")
 
     def shown(self) -> dict[str, float]:
-        """The values that tables show, by the heading of their column."""
+        """The values that tables show, by the heading of their column, in the registry's order."""
+        known = metrics_by_name()
         return {
-            metric.title: self[name]
-            for name, metric in metrics_by_name().items()
-            if metric.shown and name in self
+            known[name].title: value
+            for name, value in self.items()
+            if name in known and known[name].shown
         }
 
 
@@ -176,6 +177,18 @@ def root_mean_square_error(prediction: GaussianPredictive, targets: Tensor) -> f
     return float((prediction.mean - as_columns(targets)).double().square().mean().sqrt())
 
 
+def mean_error(targets: Tensor, mean: Sequence[float] | None) -> float:
+    """The root mean square error of answering the mean of the training nodes for every node.
+
+    Args:
+        targets: ``(n,)`` or ``(n, targets)``.
+        mean: that of every target over the training nodes; by default over these targets.
+    """
+    truth = as_columns(targets).cpu().double()
+    answer = truth.mean(0) if mean is None else torch.tensor(mean, dtype=torch.float64)
+    return float((truth - answer).square().mean().sqrt())
+
+
 def moments_nll(prediction: GaussianPredictive, targets: Tensor) -> float:
     """The mean negative log-likelihood of a Gaussian with the predicted mean and variance."""
     terms = gaussian_nll(prediction.mean, prediction.variance.log(), as_columns(targets))
@@ -187,6 +200,22 @@ def coverage(prediction: GaussianPredictive, targets: Tensor) -> float:
     low, high = prediction.intervals(0.9)
     truth = as_columns(targets)
     return float(((truth >= low) & (truth <= high)).double().mean())
+
+
+def interval_width(prediction: GaussianPredictive) -> float:
+    """The mean width of the central 90 % interval."""
+    low, high = prediction.intervals(0.9)
+    return float((high - low).double().mean())
+
+
+def r_squared(prediction: GaussianPredictive, targets: Tensor) -> float | None:
+    """The share of variance explained, the mean over targets; `None` where one is constant."""
+    truth = as_columns(targets).double()
+    spread = truth.var(0, correction=0)
+    if not bool((spread > 0).all()):
+        return None
+    error = (prediction.mean.double() - truth).square().mean(0)
+    return float((1.0 - error / spread).mean())
 
 
 def gaussian_nll(mean: Tensor, log_variance: Tensor, truth: Tensor) -> Tensor:
@@ -347,9 +376,48 @@ METRICS: dict[Output, list[ScoreMetric]] = {
         ScoreMetric("nll", "NLL", lambda p, y, _: label_nll(p, y)),
     ],
     "gaussian": [
-        ScoreMetric("rmse", "RMSE", lambda p, y, _: root_mean_square_error(p, y)),
-        ScoreMetric("nll", "NLL", lambda p, y, _: moments_nll(p, y)),
-        ScoreMetric("coverage", "coverage", lambda p, y, _: coverage(p, y), shown=False),
+        ScoreMetric(
+            "rmse",
+            "RMSE",
+            lambda p, y, _: root_mean_square_error(p, y),
+            help="Root mean square error, in the unit of the target; good is far below what always "
+            "answering the mean of the training nodes would give.",
+        ),
+        ScoreMetric(
+            "mae",
+            "MAE",
+            lambda p, y, _: float((p.mean - as_columns(y)).double().abs().mean()),
+            help="Mean absolute error, in the unit of the target; large errors count less than in "
+            "the RMSE.",
+        ),
+        ScoreMetric(
+            "r2",
+            "R2",
+            lambda p, y, _: r_squared(p, y),
+            higher_is_better=True,
+            help="The share of the variance of the target that the prediction explains; good is "
+            "near 1, and always answering the mean gives 0.",
+        ),
+        ScoreMetric(
+            "nll",
+            "NLL",
+            lambda p, y, _: moments_nll(p, y),
+            help="Negative log-likelihood of a Gaussian with the predicted mean and variance; "
+            "lower is better, and the unit of the target shifts it.",
+        ),
+        _share(
+            "coverage",
+            "coverage of 90 %",
+            lambda p, y, _: coverage(p, y),
+            help="The share of nodes whose number lies in the 90 % interval; good is near 90 %.",
+        ),
+        ScoreMetric(
+            "width",
+            "width of 90 %",
+            lambda p, _y, _: interval_width(p),
+            help="The mean width of the 90 % interval, in the unit of the target; of two runs that "
+            "cover alike the narrower is better.",
+        ),
     ],
 }
 """All metrics, by the kind of output that they score; tables show them in this order."""

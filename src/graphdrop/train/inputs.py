@@ -35,7 +35,7 @@ def load_for(settings: DataSettings) -> Dataset:
             seed=settings.split_seed,
         )
     for name in TABLE_SETTINGS:
-        if (value := getattr(settings, name)) not in ("", "impute"):
+        if (value := getattr(settings, name)) not in ("", "impute", "auto"):
             raise ValueError(
                 f"data.{name} is {value!r} and data.dataset {settings.dataset!r}; it takes a table "
                 "of nodes. Give --nodes FILE, or a folder with nodes.csv and edges.csv."
@@ -60,6 +60,7 @@ def table_options(settings: DataSettings) -> TableOptions:
         split_by_time=settings.split_by_time or None,
         weight=settings.weight_column or None,
         missing=settings.missing,
+        task=settings.task,
     )
 
 
@@ -98,6 +99,11 @@ def _found(
             "docs/attach.md shows and train it in a loop of your own, or use to_homogeneous()"
         )
     if isinstance(data, Dataset):
+        if config.data.task not in ("auto", "numbers" if not data.num_classes else "classes"):
+            raise ValueError(
+                f"data.task is {config.data.task!r}, but {data.name} was read with other targets: "
+                "give task=... to the function that reads it"
+            )
         if config.recipe == "auto" and "dataset" not in config.data.model_fields_set:
             return _named(config, data.name), data  # no setting depends on the name
         check_name(data, config.data)
@@ -116,9 +122,14 @@ def _found(
     if isinstance(task, Links):
         return config, _with_pairs(data, task)
     y = data.y
+    if isinstance(y, Tensor) and task is None:
+        y = _asked_targets(y, config.data.task)
+        check_column(y)
+        if y is not data.y:
+            graph: Data = copy.copy(data)
+            graph.y = y
+            data = graph
     if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
-        if task is None:
-            check_column(y)
         return config, _without_classes(data, task, config.data)
     return config, load_dataset(data, None, config.data.split, config.data.split_seed)
 
@@ -171,6 +182,44 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
     return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
+MOST_CLASSES = 64
+"""Whole numbers with a decimal point that are all below this may be numbers of classes."""
+
+
+def _asked_targets(y: Tensor, task: str) -> Tensor:
+    """Targets of the type that the settings ask for; whole numbers that may be either are refused.
+
+    Args:
+        y: the targets of a `Data`.
+        task: ``data.task``.
+    """
+    if y.is_complex() or y.dim() > 2 or (task == "auto" and not y.is_floating_point()):
+        return y
+    known = y[~y.isnan()] if y.is_floating_point() else y
+    whole = bool((known == known.round()).all()) if y.is_floating_point() else True
+    if task == "auto":
+        column = y.dim() == 1 or y.shape[1] == 1
+        small = bool(((known >= -1) & (known < MOST_CLASSES)).all())
+        if column and len(known) and whole and small:
+            raise ValueError(
+                f"data.y has type {y.dtype} and holds whole numbers from {int(known.min())} to "
+                f"{int(known.max())} only, which may be classes or numbers: give y.long() for "
+                'classes, with -1 for no label, or data.task = "numbers" for numbers, as in '
+                'Config(data={"task": "numbers"}) or --task numbers'
+            )
+        return y
+    if task == "numbers":
+        return y if y.is_floating_point() else y.float()
+    if not whole:
+        value = float(known[known != known.round()][0])
+        raise ValueError(
+            f'data.task is "classes", but data.y has the value {value:g}: give whole numbers from '
+            '0, or data.task = "numbers"'
+        )
+    classes = y.nan_to_num(-1.0).long() if y.is_floating_point() else y
+    return classes[:, 0] if y.dim() == 2 and y.shape[1] == 1 else classes
+
+
 def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> Dataset:
     """A dataset whose targets are not classes, with the masks of the `Data` or a random split."""
     missing = [name for name in MASKS if data.get(name) is None]
@@ -193,7 +242,9 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
     if not missing:
         split = Split(train, val, test, "given")
     if task is None:
-        task_of(data.y[split.used])  # refuses what is no target before anything is trained
+        task_of(
+            data.y[split.used], settings.task
+        )  # refuses what is no target before anything is trained
     return Dataset(OWN, data, split, 0, notes=notes)
 
 

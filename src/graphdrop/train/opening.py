@@ -17,6 +17,7 @@ from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
 from graphdrop.train import inputs, provenance, tensor_file
 from graphdrop.train.checkpoint import BEST, load_with_header
+from graphdrop.train.evaluation import Output
 from graphdrop.train.folder import stored_config
 from graphdrop.train.records import ModelNote, header_note
 
@@ -36,6 +37,13 @@ class Opened(NamedTuple):
     """Whether the data is, bit for bit, what the run was trained on."""
     notes: list[str]
     """Sentences on how another graph was read."""
+    numbers: bool = False
+    """Whether the run predicts numbers and not classes."""
+
+    @property
+    def output(self) -> Output:
+        """The kind of outputs, as in `predict(output=...)`."""
+        return "gaussian" if self.numbers else "classes"
 
 
 def open_run(
@@ -52,10 +60,10 @@ def open_run(
     config = stored_config(folder)
     network, header = load_with_header(folder, model)
     about = header_note(ModelNote, header, Path(folder))
-    if about.task != "classes":
+    if about.task not in ("classes", "gaussian"):
         raise ValueError(
-            f"{folder} predicts {about.task}, not classes: open it in Python by load(folder) and "
-            "predict(model, data, output=...)"
+            f"{folder} predicts {about.task}, not classes or numbers: open it in "
+            "Python by load(folder) and predict(model, data, output=...)"
         )
     notes = list[str]()
     settings, schema = _settings(config, data), Schema.from_json(about.schema_)
@@ -66,13 +74,14 @@ def open_run(
         same = provenance.fingerprint(graph) == about.data.sha256
     if schema is not None and (names := Names.of(graph)).classes is None:
         graph = copy.copy(graph)
-        graph.names = replace(names, classes=schema.classes)
+        graph.names = replace(names, classes=schema.classes or None)
     if data is None and not same:
         raise ValueError(
             f"{config.data.dataset} is no longer the data that {folder} was trained on: its "
             "features, edges, labels or split have changed"
         )
-    return Opened(config, network, graph, header, same, notes)
+    numbers = about.task == "gaussian"
+    return Opened(config, network, graph, header, same, notes, numbers)
 
 
 def schema_of(folder: str | Path) -> Schema:

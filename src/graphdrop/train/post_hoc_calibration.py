@@ -99,7 +99,7 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         calibrated_on=described(trainer.data),
         reject_by=found.pop("reject_by", None),
     )
-    if not shared:
+    if not shared or trainer.task.output == "gaussian":  # whose calibrator is one factor
         validation = drawn.predict(trainer.rows["validation"])
     if validation is not None:
         found["validation"] = trainer.scores("validation", validation)
@@ -147,7 +147,20 @@ SET_NODES = 2000
 
 
 def keep_set_nodes(trainer: Trainer, drawn: ScoredSamples) -> None:
-    """Let the model carry the nodes by which its prediction sets are calibrated."""
+    """Let the model carry the nodes by which its prediction sets are calibrated.
+
+    Of numbers it carries quantiles of the predicted standard deviation, by which answers are
+    trusted.
+    """
+    if trainer.task.output == "gaussian":
+        doubt = drawn.predict(trainer.rows["sets"]).doubt.double()
+        steps = torch.linspace(0.0, 1.0, 101, dtype=torch.float64)
+        quantiles = doubt.quantile(steps, interpolation="higher").tolist()
+        trainer.engine.defaults = replace(
+            trainer.engine.defaults,
+            deviation_quantiles=quantiles,
+            calibrated_on=described(trainer.data),
+        )
     if trainer.task.output != "classes" or not trainer.task.of_nodes:
         return
     rows = trainer.rows["sets"]
@@ -189,7 +202,8 @@ def fit_calibrator(
     trainer: Trainer, drawn: ScoredSamples, rows: Tensor
 ) -> tuple[Calibrator, Halves | None]:
     """A calibrator fitted on all given nodes, and one on each half of them."""
-    targets, samples = trainer.targets[rows], replayable(drawn.of(rows))
+    targets = trainer.engine.defaults.standardized_targets(trainer.targets[rows])
+    samples = replayable(drawn.of(rows))
     fit = _fit_of(trainer)
     whole = fit(rows, samples, targets)
     if len(rows) < 4:

@@ -32,6 +32,8 @@ class Result:
     """The scores of validation and test before calibration; empty without a calibrator."""
     calibration: dict[str, Any] = field(default_factory=dict)
     """The calibrator as JSON values, and the calibration error that chance alone gives."""
+    always_the_mean: dict[str, float] = field(default_factory=dict)
+    """Of numbers: the RMSE on the test nodes of answering the mean of the training nodes."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the run, as sentences."""
     rare: list[dict[str, Any]] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
 from graphdrop.metrics import nll
 from graphdrop.train import evaluation
 from graphdrop.train.evaluation import Output, Scores, as_columns, gaussian_nll
+
+Moments = tuple[Sequence[float], Sequence[float]]
+"""The mean and the standard deviation of every target."""
 
 
 class Task(ABC):
@@ -62,6 +66,10 @@ class Task(ABC):
     def total_weight(self, targets: Tensor) -> float:
         """The sum of the weights of these targets, by which `loss` divides."""
         return float(len(targets))
+
+    def moments(self, targets: Tensor) -> Moments | None:  # noqa: ARG002
+        """By what training targets are standardized: nothing, unless they are numbers."""
+        return None
 
     def decode(self, outputs: Tensor, rows: Tensor | None) -> Tensor:  # noqa: ARG002
         """Outputs of nodes to outputs of targets; ``rows`` selects the targets of one part."""
@@ -129,7 +137,11 @@ class Labels(Task):
 
 
 class Gaussian(Task):
-    """Regression with Gaussian noise: means, then log variances, ``[nodes, 2 * targets]``."""
+    """Regression with Gaussian noise: means, then log variances, ``[nodes, 2 * targets]``.
+
+    `Trainer` standardizes the targets by the training nodes, so that the outputs of the network are
+    of unit scale; `predict` and all scores are in the unit of the data.
+    """
 
     output: Output = "gaussian"
 
@@ -141,6 +153,20 @@ class Gaussian(Task):
         """The mean negative log-likelihood of a Gaussian, the constant included."""
         mean, log_variance = outputs.chunk(2, 1)
         return gaussian_nll(mean, log_variance, as_columns(targets)).mean()
+
+    def moments(self, targets: Tensor) -> Moments:
+        """Mean and standard deviation of every target over the training nodes."""
+        columns = as_columns(targets).cpu().double()
+        mean, deviation = columns.mean(0), columns.std(0, correction=0)
+        constant = deviation <= 1e-7 * columns.abs().amax(0)
+        if bool(constant.any()):
+            target = int(constant.nonzero()[0])
+            which = f"data.y[:, {target}]" if targets.dim() > 1 else "data.y"
+            raise ValueError(
+                f"{which} is {float(columns[0, target]):g} for all {len(columns)} training nodes: "
+                "there is nothing to learn; give a target that differs between nodes"
+            )
+        return tuple(mean.tolist()), tuple(deviation.tolist())
 
     def quality(self, answer: GaussianPredictive, targets: Tensor) -> tuple[float, float]:
         """The negative root mean square error, and NLL."""
@@ -192,8 +218,20 @@ def weighted(task: Task, config: Config, dataset: Dataset) -> Task:
     return task.balanced(dataset.data.y[dataset.split.train])
 
 
-def task_of(targets: Tensor) -> Task:
-    """The task for these targets, by their type and shape; targets of no part are left out."""
+def task_for(dataset: Dataset, config: Config) -> Task:
+    """The task of a run for which none was given."""
+    return task_of(dataset.data.y[dataset.split.used], config.data.task)
+
+
+def task_of(targets: Tensor, asked: str = "auto") -> Task:
+    """The task for these targets, by their type and shape; targets of no part are left out.
+
+    Args:
+        targets: of the nodes in some part of the split.
+        asked: ``data.task``, which tells numbers that are all 0 or 1 from labels.
+    """
+    if asked == "numbers":
+        return Gaussian()
     check_column(targets)
     if not targets.is_floating_point() and targets.dim() == 1:
         return Classes()
@@ -204,7 +242,8 @@ def task_of(targets: Tensor) -> Task:
         found = f" and the value {int(targets[other][0])}" if bool(other.any()) else ""
         raise ValueError(
             f"data.y has type {targets.dtype}, {targets.dim()} dimensions{found}: give a class for "
-            "each node, [n], or 0 or 1 for each label, [n, labels]; or y.float() for regression"
+            "each node, [n], or 0 or 1 for each label, [n, labels]; or for numbers data.task = "
+            '"numbers", as in Config(data={"task": "numbers"})'
         )
     return Gaussian()
 
@@ -215,5 +254,5 @@ def check_column(targets: Tensor) -> None:
     if integer and targets.dim() == 2 and targets.shape[1] == 1:
         raise ValueError(
             f"data.y has shape {tuple(targets.shape)} and type {targets.dtype}: give y.squeeze(1) "
-            "for classes, y.bool() for one yes-or-no label, or y.float() for regression"
+            'for classes, y.bool() for one yes-or-no label, or data.task = "numbers" for numbers'
         )

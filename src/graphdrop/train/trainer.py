@@ -49,6 +49,7 @@ from graphdrop.train.batches import Step
 from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.consistency_loss import check_consistency
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
+from graphdrop.train.evaluation import as_columns, mean_error
 from graphdrop.train.journal import Journal
 from graphdrop.train.memory_estimate import check_memory
 from graphdrop.train.objective import Objective
@@ -59,7 +60,7 @@ from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.scoring_device import on_cpu
 from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
-from graphdrop.train.tasks import Task, task_of, weighted
+from graphdrop.train.tasks import Task, task_for, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
 from graphdrop.util.devices import find_device, has_float64
 from graphdrop.util.locks import folder_lock
@@ -131,7 +132,7 @@ class Trainer:
         self.fingerprint = provenance.fingerprint(dataset.data)
         # a copy, since PyG moves the tensors of the Data itself
         self.data = dataset.data if device is None else copy.copy(dataset.data).to(device)
-        self.task = weighted(task or task_of(dataset.data.y[dataset.split.used]), config, dataset)
+        self.task = weighted(task or task_for(dataset, config), config, dataset)
         self.loss = loss or self.task.loss
         check_consistency(config.objective, self.task)
         self.targets = self.task.targets(self.data).to(self.data.x.device)
@@ -141,11 +142,12 @@ class Trainer:
         for name, rows in self.rows.items():
             if not len(rows):
                 raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
-        self.labels = self.targets[self.rows["train"]]
 
         self.model: Any = (self._built() if model is None else model).to(device)
         self.engine: SampledModel = sampled(self.model)
-        self.engine.defaults = self._prediction_defaults()
+        labels = self.targets[self.rows["train"]]
+        self.engine.defaults = self._prediction_defaults(labels, raw=loss is not None)
+        self.labels = self.engine.defaults.standardized_targets(labels)
         if config.train.estimator != "method":
             self.engine.estimator = self._asked_estimator(own=self.own_model)
         self.batches = mini_batches(self)
@@ -207,12 +209,19 @@ class Trainer:
         network: nn.Module = Blueprint(settings, *sizes).build(self.config.seed)
         return network
 
-    def _prediction_defaults(self) -> PredictionDefaults:
-        """What the settings and the training nodes say about prediction."""
+    def _prediction_defaults(self, labels: Tensor, *, raw: bool) -> PredictionDefaults:
+        """What the settings and the training nodes say about prediction.
+
+        Args:
+            labels: the targets of the training nodes.
+            raw: whether numbers are trained on as they are, by a loss of the user's own.
+        """
         defaults = PredictionDefaults.of(self.config).fitted(self.data.x, self.rows["train"])
+        if not raw:
+            defaults = replace(defaults, target_moments=self.task.moments(labels))
         if self.task.output != "classes" or not self.task.of_nodes:
             return defaults
-        counts = self.labels.bincount(minlength=self.dataset.num_classes).tolist()
+        counts = labels.bincount(minlength=self.dataset.num_classes).tolist()
         return replace(defaults, class_counts=counts)
 
     def _asked_estimator(self, *, own: bool) -> Estimator | None:
@@ -405,6 +414,7 @@ class Trainer:
             seconds=self.seconds,
             uncalibrated=raw if found else {},
             calibration=found.get("calibration", {}),
+            always_the_mean=self._mean_error(),
             warnings=found.get("warnings", []),
             rare=self._rare(answers | found.get("answers", {})),
         )
@@ -433,6 +443,13 @@ class Trainer:
             }
             for label in first.rare_classes
         ]
+
+    def _mean_error(self) -> dict[str, float]:
+        """The test RMSE of always answering the training nodes' mean; empty unless numbers."""
+        if self.task.output != "gaussian":
+            return {}
+        mean = as_columns(self.targets[self.rows["train"]]).double().mean(0).tolist()
+        return {"rmse": mean_error(self.targets[self.rows["test"]], mean)}
 
     def scores(self, name: str, answer: Any) -> Any:
         """The scores of a prediction of one part of the split."""

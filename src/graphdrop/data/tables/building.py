@@ -12,23 +12,24 @@ from torch_geometric.data import Data
 
 from graphdrop.data.dataset import Dataset, build_dataset, choose_split
 from graphdrop.data.names import Names
-from graphdrop.data.splits import Split, describe, split_by_time
+from graphdrop.data.splits import Split, describe, split_by_time, strata
 from graphdrop.data.tables.edge_table import Edges, edges_of
 from graphdrop.data.tables.kinds import chosen_columns
 from graphdrop.data.tables.node_table import (
-    classes_of,
     id_column,
     ids_of,
     in_words,
     label_column,
     labels_of,
+    numbers_in,
     parts_of,
+    targets_of,
     times_of,
 )
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.schema import Encoded, Schema
 from graphdrop.data.tables.table import Table, is_missing, listed
-from graphdrop.data.validate import MASKS, validate_graph
+from graphdrop.data.validate import MASKS, is_labelled, validate_graph
 
 
 def build(
@@ -48,15 +49,15 @@ def build(
     ids, order = ids_of(nodes, id_name)
     found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options.weight)
     nodes = nodes.arranged(order)
-    classes = classes_of(nodes, label)
-    y, _ = labels_of(nodes, label, classes)
-    names = Names(tuple(ids), classes, torch.from_numpy(order))
+    y, classes = targets_of(nodes, label, options.task)
+    labelled = is_labelled(y)
+    names = Names(tuple(ids), classes or None, torch.from_numpy(order))
     if isinstance(split, Split) and split.num_nodes == len(order):  # its masks follow the rows
         train, val, test = (mask[order] for mask in (split.train, split.val, split.test))
         split = Split(train, val, test, split.name, split.seed)
     part = ""
     if options.split_column:
-        masks, lost = parts_of(nodes, options.split_column, y)
+        masks, lost = parts_of(nodes, options.split_column, labelled)
         if split in ("default", "public"):
             split = Split(
                 masks["train"], masks["val"], masks["test"], f"column {options.split_column}"
@@ -68,9 +69,9 @@ def build(
             raise ValueError(
                 f"split is {asked!r} and split_by_time {options.split_by_time!r}: give one of them"
             )
-        times = times_of(nodes, options.split_by_time, y >= 0)
+        times = times_of(nodes, options.split_by_time, labelled)
         try:
-            split = split_by_time(times, y >= 0, f"by time, column {options.split_by_time}")
+            split = split_by_time(times, labelled, f"by time, column {options.split_by_time}")
         except ValueError as error:
             raise ValueError(f"{nodes.name}, column {options.split_by_time}: {error}") from error
     try:
@@ -84,13 +85,17 @@ def build(
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)
     data = _data(encoded, found, names)
-    data.y, data.num_classes = y, len(classes)
+    data.y = y
+    if classes:
+        data.num_classes = len(classes)
     dataset = build_dataset(
         name, data, chosen_split, seed, most=most, checksums=checksums, changes=found.changes
     )
     left |= dict.fromkeys((f"{one} of the edges" for one in found.unused), "")
-    notes = [_columns_in_words(schema, left), _gaps_in_words(encoded, y, part)]
-    notes.append(describe(chosen_split, y, classes))
+    notes = [_columns_in_words(schema, left), _gaps_in_words(encoded, labelled, part)]
+    notes.append(describe(chosen_split, strata(y), classes or None))
+    if not classes:
+        notes.append(f"{label} is a column of numbers: its value is predicted (--task numbers).")
     if words := [one for one in classes if is_missing(one)]:
         notes.append(
             f"{listed(words)} is a class of {label}: leave the cells of nodes without one empty."
@@ -112,16 +117,19 @@ def build_for(
     nodes = nodes.arranged(order)
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)
-    data = _data(encoded, found, Names(tuple(ids), schema.classes, torch.from_numpy(order)))
-    label = options.label or schema.label
-    data.y, strange = labels_of(nodes, label, schema.classes)
-    data.num_classes = len(schema.classes)
+    data = _data(encoded, found, Names(tuple(ids), schema.classes or None, torch.from_numpy(order)))
+    label, strange = options.label or schema.label, 0
+    if schema.classes:
+        data.y, strange = labels_of(nodes, label, schema.classes)
+        data.num_classes = len(schema.classes)
+    else:
+        data.y = numbers_in(nodes, label)
     validate_graph(data, most)
-    labelled = data.y >= 0
+    labelled = is_labelled(data.y)
     masks = {"train": torch.zeros_like(labelled), "val": torch.zeros_like(labelled)}
     masks["test"] = labelled
     if options.split_column and options.split_column in nodes.columns:
-        masks, _ = parts_of(nodes, options.split_column, data.y)
+        masks, _ = parts_of(nodes, options.split_column, labelled)
     for key, mask in zip(MASKS, masks.values(), strict=True):
         data[key] = mask
     notes = _no_edges_in_words(found)
@@ -185,11 +193,12 @@ def _no_edges_in_words(edges: Edges) -> list[str]:
     return ["The graph has no edge between two different nodes."]
 
 
-def _gaps_in_words(encoded: Encoded, y: Tensor, part: str) -> str:
+def _gaps_in_words(encoded: Encoded, labelled: Tensor, part: str) -> str:
     """What was missing."""
     how = "a number becomes the training nodes' mean, a category one of its own"
     missing = f"Missing values: {in_words(encoded.missing)}; {how}"
     said = [missing if encoded.missing else "No missing values"]
-    if unlabelled := int((y < 0).sum()):
-        said.append(f"{unlabelled:,} of {len(y):,} nodes have no label and are only predicted")
+    if unlabelled := int((~labelled).sum()):
+        count = f"{unlabelled:,} of {len(labelled):,}"
+        said.append(f"{count} nodes have no label and are only predicted")
     return "; ".join([*said, part] if part else said) + "."

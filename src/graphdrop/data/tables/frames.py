@@ -36,6 +36,7 @@ def from_pandas(
     split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
+    task: Literal["auto", "classes", "numbers"] = "auto",
     split: str | Split = "default",
     seed: int = 0,
     name: str = "data",
@@ -48,13 +49,14 @@ def from_pandas(
     Args:
         nodes: a row for each node.
         edges: a row for each edge, with the ids of its ends; see ``load_tables``.
-        label: the column of classes.
+        label: the column of classes or of numbers.
         id: the column of ids; ``None`` takes the index of ``nodes``.
         features: columns; see ``load_tables``, and there for what follows as well.
         split_column: a column with ``train``, ``val`` and ``test``.
         split_by_time: a column of dates or numbers.
         weight: a column of the edges with weights.
         missing: ``"impute"`` or ``"refuse"``.
+        task: ``"classes"`` or ``"numbers"``; see ``load_tables``.
         split: as in ``load_dataset``.
         seed: the seed of a random split.
         name: what the dataset is called.
@@ -68,7 +70,7 @@ def from_pandas(
         (('blue', 'red'), torch.Size([40, 1]))
     """
     columns, own = _columns(nodes, id)
-    options = TableOptions(label, own, features, split_column, weight, missing, split_by_time)
+    options = TableOptions(label, own, features, split_column, weight, missing, task, split_by_time)
     ends = _from_frame(edges, "edges")
     return _built(name, columns, ends, options, split=split, seed=seed)
 
@@ -82,6 +84,7 @@ def from_networkx(
     split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
+    task: Literal["auto", "classes", "numbers"] = "auto",
     split: str | Split = "default",
     seed: int = 0,
     name: str = "data",
@@ -90,12 +93,13 @@ def from_networkx(
 
     Args:
         graph: its nodes become ids; edges are read as undirected.
-        label: the attribute that is the class.
+        label: the attribute that is the class or a number.
         features: attributes; see ``load_tables``, and there for what follows as well.
         split_column: an attribute with ``train``, ``val`` and ``test``.
         split_by_time: an attribute with dates or numbers.
         weight: an attribute of the edges.
         missing: ``"impute"`` or ``"refuse"``.
+        task: ``"classes"`` or ``"numbers"``; see ``load_tables``.
         split: as in ``load_dataset``.
         seed: the seed of a random split.
         name: what the dataset is called.
@@ -123,7 +127,7 @@ def from_networkx(
     }
     if weight is not None:
         ends[weight] = _from_values([one.get(weight) for _, _, one in pairs], weight)
-    options = TableOptions(label, own, features, split_column, weight, missing, split_by_time)
+    options = TableOptions(label, own, features, split_column, weight, missing, task, split_by_time)
     return _built(name, columns, ends, options, split=split, seed=seed)
 
 
@@ -145,7 +149,7 @@ def apply_schema(
             ``graphdrop.train.opening.schema_of(folder)``.
         nodes: a row for each node.
         edges: a row for each edge, with the ids of its ends.
-        label: the column of classes, if there is one; by default that of the training graph.
+        label: the column of labels, if there is one; by default that of the training graph.
         id: the column of ids; ``None`` takes the index of ``nodes``.
         weight: a column of the edges with weights.
 

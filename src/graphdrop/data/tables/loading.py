@@ -38,6 +38,7 @@ def load_tables(
     split_by_time: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
+    task: Literal["auto", "classes", "numbers"] = "auto",
     split: str | Split = "default",
     seed: int = 0,
     max_bytes: int | None = None,
@@ -56,8 +57,8 @@ def load_tables(
         edges: the file with a row for each edge: ids in the columns ``source`` and ``target``,
             ``src`` and ``dst``, ``from`` and ``to``, each with ``_id`` behind it or not, or else
             the only two that have a name. By default ``edges`` beside the nodes.
-        label: the column of classes; a node without one is only predicted. By default ``label``,
-            ``class``, ``y`` or ``target``.
+        label: the column of classes or of numbers; a node without one is only predicted. By
+            default ``label``, ``class``, ``y`` or ``target``.
         id: the column of ids; by default ``id``, ``node_id``, ``node`` or ``name``, or else the
             one that edges name. One without a name is ``#1``, by its place.
         features: columns, in a list or with commas between them; ``"zip:category"`` reads
@@ -68,6 +69,9 @@ def load_tables(
             validate, the newest 20 % test; nodes of one date stay together.
         weight: a column of the edges with weights above 0.
         missing: ``"impute"``, or ``"refuse"`` for an error where a value is missing.
+        task: whether ``label`` is a column of classes or of numbers. By default a column of numbers
+            with decimals is numbers, anything else is classes, and whole numbers with many
+            different values are refused until ``task`` says what they are.
         split: as in ``load_dataset``; the split that comes with tables is that of
             ``split_column`` or ``split_by_time``. The masks of a ``Split`` follow the rows of the
             table.
@@ -87,7 +91,7 @@ def load_tables(
 
     most = most_bytes(max_bytes)
     paths = table_paths(nodes, edges)
-    options = TableOptions(label, id, features, split_column, weight, missing, split_by_time)
+    options = TableOptions(label, id, features, split_column, weight, missing, task, split_by_time)
     checksums = {path.name: _sha256(path) for path in paths}
     tables = read_table(paths[0], most), read_table(paths[1], most)
     name = short_name(str(nodes))

@@ -1,4 +1,4 @@
-"""What a table of nodes says of them: ids, classes, and parts of the split."""
+"""What a table of nodes says of them: ids, classes or numbers, and parts of the split."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphdrop.data.tables.edge_table import end_ids
+from graphdrop.data.tables.kinds import MOST_CATEGORIES, numbers_of
 from graphdrop.data.tables.table import (
     Table,
     as_number,
@@ -63,7 +64,7 @@ def id_column(nodes: Table, asked: str | None, edges: Table, weight: str | None)
 
 
 def label_column(nodes: Table, asked: str | None) -> str:
-    """The column of classes: the one asked for, or one with a usual name."""
+    """The column of labels: the one asked for, or one with a usual name."""
     if asked:
         nodes.column(asked, "label")
         return asked
@@ -71,8 +72,8 @@ def label_column(nodes: Table, asked: str | None) -> str:
     found = next((lower[name] for name in LABEL_NAMES if name in lower), None)
     if found is None:
         raise ValueError(
-            f"label is missing; it takes the column of {nodes.name} that has the class, one of "
-            f"{listed(nodes.columns)}. Give --label NAME (label=...)."
+            f"label is missing; it takes the column of {nodes.name} with classes or numbers, one "
+            f"of {listed(nodes.columns)}. Give --label NAME (label=...)."
         )
     return found
 
@@ -105,6 +106,54 @@ def ids_of(nodes: Table, name: str) -> tuple[dict[str, int], NDArray[np.int64]]:
     return {text: node for node, text in enumerate(ids)}, order
 
 
+def holds_numbers(nodes: Table, name: str, task: str) -> bool:
+    """Whether a column of labels is one of numbers: as ``task`` says, or else by its values.
+
+    Values with decimals are numbers, words and few different whole numbers are classes, and many
+    different whole numbers may be either.
+    """
+    values, word = nodes.column(name, "label").parsed
+    if task == "numbers" and word is not None:
+        raise ValueError(
+            f"{nodes.where(word)}: {name} is {str(nodes.columns[name].text[word])[:40]!r}, and "
+            "task is 'numbers'; it takes a number, or nothing for a node to predict. Correct it, "
+            "or give --task classes (task='classes')."
+        )
+    if task != "auto" or word is not None:
+        return task == "numbers"
+    filled = values[~np.isnan(values)]
+    if not len(filled):
+        return False  # which is refused as a column without classes
+    if bool((filled != np.rint(filled)).any()):
+        return True
+    found = len(np.unique(filled))
+    if found > MOST_CATEGORIES or (found > 2 and 2 * found > len(filled)):
+        raise ValueError(
+            f"label is {name!r}, which has {found:,} different whole numbers in {len(filled):,} "
+            f"nodes of {nodes.name}: these may be numbers or classes. Give --task numbers "
+            "(task='numbers') to predict their value, or --task classes (task='classes')."
+        )
+    return False
+
+
+def numbers_in(nodes: Table, name: str | None) -> Tensor:
+    """The number of every node as float32, NaN for none."""
+    if name is None or name not in nodes.columns:
+        return torch.full((nodes.rows,), torch.nan)
+    return torch.from_numpy(numbers_of(nodes, name, "label")).float()
+
+
+def targets_of(nodes: Table, name: str, task: str) -> tuple[Tensor, tuple[str, ...]]:
+    """The targets of a column of labels, and the classes; none where they are numbers."""
+    if not holds_numbers(nodes, name, task):
+        classes = classes_of(nodes, name)
+        return labels_of(nodes, name, classes)[0], classes
+    numbers = numbers_in(nodes, name)
+    if bool(numbers.isnan().all()):
+        raise ValueError(f"{nodes.name} has no number in the column {name}: fill in some")
+    return numbers, ()
+
+
 def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
     """The classes in the order of their numbers, or else of the alphabet.
 
@@ -120,7 +169,7 @@ def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
     if len(found) > 2 and 2 * len(found) > filled:
         raise ValueError(
             f"label is {name!r}, which has {len(found)} different values in {filled} nodes of "
-            f"{nodes.name}; it takes a column of classes. For numbers see docs/tasks.md."
+            f"{nodes.name}; it takes a column of classes, with more nodes of each, or of numbers."
         )
     if numbered:
         return tuple(sorted(found, key=lambda text: (as_number(text) or 0.0, text)))
@@ -140,7 +189,7 @@ def labels_of(nodes: Table, name: str | None, classes: Sequence[str]) -> tuple[T
     return labels.clamp_min(-1), int((labels == -2).sum())
 
 
-def parts_of(nodes: Table, name: str, labels: Tensor) -> tuple[dict[str, Tensor], int]:
+def parts_of(nodes: Table, name: str, labelled: Tensor) -> tuple[dict[str, Tensor], int]:
     """A mask for each part, and how many nodes in a part have no label and are left out of it."""
     masks = {part: torch.zeros(nodes.rows, dtype=torch.bool) for part in PARTS}
     for row, text in enumerate(nodes.column(name, "split-column").strings()):
@@ -153,8 +202,8 @@ def parts_of(nodes: Table, name: str, labels: Tensor) -> tuple[dict[str, Tensor]
                 "nothing for a node in no part."
             )
         masks[part][row] = True
-    lost = int((torch.stack(list(masks.values())).any(0) & (labels < 0)).sum())
-    return {part: mask & (labels >= 0) for part, mask in masks.items()}, lost
+    lost = int((torch.stack(list(masks.values())).any(0) & ~labelled).sum())
+    return {part: mask & labelled for part, mask in masks.items()}, lost
 
 
 def times_of(nodes: Table, name: str, labelled: Tensor) -> NDArray[np.float64]:

@@ -18,6 +18,8 @@ class TableOptions:
     split_column: str | None = None
     weight: str | None = None
     missing: Literal["impute", "refuse"] = "impute"
+    task: Literal["auto", "classes", "numbers"] = "auto"
+    """Whether the label is a class or a number; ``"auto"`` goes by the values."""
     split_by_time: str | None = None
 
     def __post_init__(self) -> None:
@@ -28,6 +30,8 @@ class TableOptions:
             )
         if self.missing not in ("impute", "refuse"):
             raise ValueError(f"missing is {self.missing!r}; it takes 'impute' or 'refuse'")
+        if self.task not in ("auto", "classes", "numbers"):
+            raise ValueError(f"task is {self.task!r}; it takes 'auto', 'classes' or 'numbers'")
 
     @property
     def asked(self) -> tuple[str, ...] | None:

@@ -55,6 +55,7 @@ class Schema:
 
     columns: tuple[FeatureColumn, ...]
     classes: tuple[str, ...]
+    """Empty where the label is a number."""
     id: str | None = None
     label: str | None = None
 

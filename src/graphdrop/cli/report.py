@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphdrop.report.collect import RunEvidence
+    from graphdrop.report.numbers import NumbersEvidence
 
 
 def report(
@@ -34,7 +35,8 @@ def report(
     """Compare runs on one graph in an HTML page that needs no network and no server.
 
     Shows scores, training curves with the learned rates, calibration, PAvPU, risk against
-    coverage, over-smoothing, and the graph with the prediction and uncertainty of every node.
+    coverage, over-smoothing, and the graph with the prediction and uncertainty of every node; of
+    numbers predicted and true values, how often intervals hold, and the nodes to look at first.
     """
     from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch
 
@@ -53,7 +55,12 @@ def report(
     machine.result(output=output, bytes=output.stat().st_size, runs=run)
 
 
-def written(output: Path, evidence: list[RunEvidence], data: Data, words: Sequence[str]) -> str:
+def written(
+    output: Path,
+    evidence: list[RunEvidence] | list[NumbersEvidence],
+    data: Data,
+    words: Sequence[str],
+) -> str:
     """Write the report of the command with these words; a sentence that says so."""
     from graphdrop.report.html import write_report  # noqa: PLC0415
 

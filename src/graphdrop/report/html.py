@@ -28,6 +28,7 @@ from graphdrop.report.answered import class_figures, refusal, set_figures
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
+from graphdrop.report.numbers import NumbersEvidence, page_of_numbers
 from graphdrop.train.evaluation import METRICS
 from graphdrop.util.files import replace_file
 
@@ -48,7 +49,11 @@ LARGEST = 65535
 
 
 def write_report(
-    path: str | Path, runs: Sequence[RunEvidence], data: Data, *, command: str = ""
+    path: str | Path,
+    runs: Sequence[RunEvidence] | Sequence[NumbersEvidence],
+    data: Data,
+    *,
+    command: str = "",
 ) -> None:
     """Write a report on runs that were trained on the same data.
 
@@ -61,10 +66,21 @@ def write_report(
     replace_file(Path(path), page(runs, data, command=command).encode())
 
 
-def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
+def page(
+    runs: Sequence[RunEvidence] | Sequence[NumbersEvidence], data: Data, *, command: str = ""
+) -> str:
     """The text of the report."""
     _check(runs)
     names = run_names([run.folder for run in runs])
+    numbers = [run for run in runs if isinstance(run, NumbersEvidence)]
+    if numbers:
+        return page_of_numbers(numbers, names, data, command=command)
+    return _page_of_classes([r for r in runs if isinstance(r, RunEvidence)], names, data, command)
+
+
+def _page_of_classes(
+    runs: Sequence[RunEvidence], names: Sequence[str], data: Data, command: str
+) -> str:
     name = dataset_name(runs[0])
     shown = shown_nodes(data)
     content = {
@@ -88,7 +104,7 @@ def page(runs: Sequence[RunEvidence], data: Data, *, command: str = "") -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read["page.html"])
 
 
-def _check(runs: Sequence[RunEvidence]) -> None:
+def _check(runs: Sequence[RunEvidence] | Sequence[NumbersEvidence]) -> None:
     if not runs:
         raise ValueError("runs is empty: a report needs at least one run")
     first = runs[0]
@@ -103,7 +119,7 @@ def _check(runs: Sequence[RunEvidence]) -> None:
         )
 
 
-def dataset_name(run: RunEvidence) -> str:
+def dataset_name(run: RunEvidence | NumbersEvidence) -> str:
     """The name of a run's dataset; of a file, without folder and ending."""
     return short_name(run.config.data.dataset)
 

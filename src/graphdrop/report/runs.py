@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 from torch_geometric.data import Data
 
-from graphdrop.report.collect import RunEvidence, collect
+from graphdrop.report.collect import collect
 from graphdrop.report.html import write_report
+from graphdrop.report.numbers import collect_numbers
 from graphdrop.train.opening import Source, open_run, other_data
 
 MOST = 8
@@ -62,14 +64,15 @@ def check_runs(runs: Sequence[str | Path]) -> None:
 
 def gather(
     runs: Sequence[str | Path], data: Source | None = None, model: nn.Module | None = None
-) -> tuple[list[RunEvidence], Data]:
-    """The content of the report for each run, and the graph of the last run."""
+) -> tuple[list[Any], Data]:
+    """A `RunEvidence` or `NumbersEvidence` for each run, and the graph of the last run."""
     if not runs:
         raise ValueError("runs is empty: a report needs at least one run")
-    evidence = []
+    evidence: list[Any] = []
     for folder in map(Path, runs):
         opened = open_run(folder, data, copy.deepcopy(model))
         if not opened.same:
             raise ValueError(f"{other_data(folder)}; a report needs the same graph and split")
-        evidence.append(collect(folder, opened.config, opened.model, opened.data, opened.header))
+        made = collect_numbers if opened.numbers else collect
+        evidence.append(made(folder, opened.config, opened.model, opened.data, opened.header))
     return evidence, opened.data

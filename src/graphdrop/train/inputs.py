@@ -242,9 +242,7 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
     if not missing:
         split = Split(train, val, test, "given")
     if task is None:
-        task_of(
-            data.y[split.used], settings.task
-        )  # refuses what is no target before anything is trained
+        task_of(data.y[split.used], settings.task)  # refuses what is no target
     return Dataset(OWN, data, split, 0, notes=notes)
 
 

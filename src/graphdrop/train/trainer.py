@@ -145,9 +145,8 @@ class Trainer:
 
         self.model: Any = (self._built() if model is None else model).to(device)
         self.engine: SampledModel = sampled(self.model)
-        labels = self.targets[self.rows["train"]]
-        self.engine.defaults = self._prediction_defaults(labels, raw=loss is not None)
-        self.labels = self.engine.defaults.standardized_targets(labels)
+        self.engine.defaults = self._prediction_defaults(raw=loss is not None)
+        self.labels = self.engine.defaults.standardized_targets(self.targets[self.rows["train"]])
         if config.train.estimator != "method":
             self.engine.estimator = self._asked_estimator(own=self.own_model)
         self.batches = mini_batches(self)
@@ -209,13 +208,12 @@ class Trainer:
         network: nn.Module = Blueprint(settings, *sizes).build(self.config.seed)
         return network
 
-    def _prediction_defaults(self, labels: Tensor, *, raw: bool) -> PredictionDefaults:
+    def _prediction_defaults(self, *, raw: bool) -> PredictionDefaults:
         """What the settings and the training nodes say about prediction.
 
-        Args:
-            labels: the targets of the training nodes.
-            raw: whether numbers are trained on as they are, by a loss of the user's own.
+        With a loss of the user's own numbers are trained on as they are: they are raw.
         """
+        labels = self.targets[self.rows["train"]]
         defaults = PredictionDefaults.of(self.config).fitted(self.data.x, self.rows["train"])
         if not raw:
             defaults = replace(defaults, target_moments=self.task.moments(labels))

@@ -225,9 +225,9 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
     missing = [name for name in MASKS if data.get(name) is None]
     if 0 < len(missing) < len(MASKS):
         raise ValueError(f"data has no {', '.join(missing)}: give all three masks or none of them")
+    validate_targets(data)
     data, notes = copy.copy(data), tuple[str, ...]()
     if missing:
-        validate_graph(data, None, "y")
         if settings.split not in ("default", "random-fractions"):
             raise ValueError(
                 f"data.split is {settings.split!r} and the targets are not classes: give "
@@ -236,7 +236,6 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
         split = random_fractions(strata(data.y), seed=settings.split_seed)
         data.train_mask, data.val_mask, data.test_mask = split.train, split.val, split.test
         notes = (describe(split, strata(data.y)),)
-    validate_targets(data)
     data.x = data.x.to(torch.float32)
     train, val, test = (data[name] for name in MASKS)
     if not missing:

@@ -50,6 +50,7 @@ def test_prices_become_values_with_intervals_that_hold(run, trained, tmp_path):
         "split",
         "deviation",
         "doubt",
+        "standard_error",
     ]
     assert len(rows) == 2500
     assert all(float(row["low"]) < float(row["value"]) < float(row["high"]) for row in rows)

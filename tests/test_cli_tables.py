@@ -10,6 +10,7 @@ import pytest
 
 from graphdrop import load_tables
 from graphdrop.cli import main
+from graphdrop.cli.predict import join_classes
 from graphdrop.cli.sheet import harmless, shown, write_csv
 from graphdrop.config import Config, settle
 from graphdrop.experiments import keys
@@ -159,6 +160,29 @@ def test_answers_do_not_depend_on_the_order_of_rows_columns_and_ends(run, traine
     shuffle_tables(tables, 1)  # the same graph: the run goes on
     code, _, said = run("train", "--out", again, "--resume")
     assert code == 0, said
+
+
+def test_names_from_files_are_printed_and_not_obeyed(run, tmp_path):
+    escape, turned = "\x1b[2J\x1b]0;me\x07", "\u202e"
+    rows = [f"n{i},{i},{'ab'[i % 2]},{i % 3}" for i in range(30)]
+    nodes = "\n".join([f"id,size{escape},label,{turned}kind", *rows])
+    (tmp_path / "nodes.csv").write_text(nodes, "utf-8")
+    (tmp_path / "edges.csv").write_text("source,target\nn1,n2\n")
+    code, printed, _ = run("data", "info", tmp_path)
+    assert code == 0
+    assert r"size\x1b[2J\x1b]0;me\x07, \u202ekind" in printed
+    shown = [run("train", "--nodes", tmp_path / "nodes.csv", *FEW, "--out", tmp_path / "a")]
+    (tmp_path / "edges.csv").write_text(f"source,target\nn1,n{escape}\n")
+    shown.append(run("data", "info", tmp_path))
+    assert [code for code, _, _ in shown] == [0, 2]
+    assert not {"\x1b", "\x07", turned} & set("".join(out + said for _, out, said in shown))
+
+
+def test_a_class_with_a_bar_in_it_is_one_class_of_a_set(tmp_path):
+    sets = [["a|b", "c"], ['say "c"'], ["a", "b"]]
+    cells = [join_classes(one) for one in sets]
+    assert cells[2] == "a|b"
+    assert list(csv.reader(cells, delimiter="|")) == sets
 
 
 def test_a_folder_or_a_file_is_named_and_not_both(run, tmp_path):

@@ -22,6 +22,7 @@ from graphdrop.cli import (
     search,
     train,
 )
+from graphdrop.util.visible import say
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"
@@ -46,7 +47,7 @@ app.add_typer(data.app, name="data")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"graphdrop {graphdrop.__version__}")
+        say(f"graphdrop {graphdrop.__version__}")
         raise typer.Exit
 
 
@@ -92,18 +93,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SystemExit as stop:
         if as_json:
             code = stop.code if isinstance(stop.code, int) else 0
-            print(
-                output.document(code, "the words of the command are wrong" if code == 2 else None)
-            )
+            say(output.document(code, "the words of the command are wrong" if code == 2 else None))
         raise
     except Exception as error:
         if debug:
             raise
         expected = _is_expected(error)
         said = _in_one_line(error) if expected else _as_defect(error)
-        print(f"graphdrop: error: {said}", file=sys.stderr)
+        say(f"graphdrop: error: {said}", file=sys.stderr)
         if as_json:
-            print(output.document(2 if expected else 1, said))
+            say(output.document(2 if expected else 1, said))
         sys.exit(2 if expected else 1)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli.runs import Run
+from graphdrop.util.visible import say
 
 
 def card(
@@ -30,7 +31,7 @@ def card(
         raise ValueError(f"--output is {output}, which is there: give another name, or --force")
     text = model_card(run)
     replace_file(output, text.encode())
-    print(f"Wrote {output}. Read it before you share it, and add what only you know.")
+    say(f"Wrote {output}. Read it before you share it, and add what only you know.")
     machine.result(output=output, run=run)
 
 

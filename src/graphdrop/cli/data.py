@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from graphdrop.data.download import read_verified
 from graphdrop.data.example import write_example
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
+from graphdrop.util.visible import Console, say
 
 app = typer.Typer(
     help=(
@@ -46,7 +46,7 @@ def list_datasets(
         for source in SOURCES.values()
     }
     output.result(files=found, folders=local_folders(root))
-    print(f"Looked in {', '.join(map(str, local_folders(root)))}.")
+    say(f"Looked in {', '.join(map(str, local_folders(root)))}.")
 
 
 def _table_of_files(root: Path | None) -> Table:
@@ -81,7 +81,7 @@ def fetch(names: Names = None, root: Root = None) -> None:
         for file in source.files:
             read_verified(paths[file.name], file.sha256)
         folders = sorted({str(path.parent) for path in paths.values()})
-        print(f"{source.name}: {len(paths)} files verified in {', '.join(folders)}")
+        say(f"{source.name}: {len(paths)} files verified in {', '.join(folders)}")
     output.result(files=fetched)
 
 
@@ -138,7 +138,7 @@ def info(
         table.add_row(what, how_much)
     _console().print(table)
     for note in dataset.notes:
-        print(note)
+        say(note)
     output.result(
         summary=dataset.summary,
         checksums=dataset.checksums,
@@ -146,9 +146,9 @@ def info(
         schema=dataset.schema,
     )
     if dataset.checksums:
-        print("sha256 of the files:")
+        say("sha256 of the files:")
     for file, sha256 in dataset.checksums.items():
-        print(f"{sha256}  {file}")
+        say(f"{sha256}  {file}")
 
 
 @app.command()
@@ -162,7 +162,7 @@ def example(
     new_nodes.csv and new_edges.csv, without classes, are for `predict` on another graph.
     """
     written = write_example(folder)
-    print(f"Wrote {', '.join(path.name for path in written)} into {folder}.")
+    say(f"Wrote {', '.join(path.name for path in written)} into {folder}.")
     output.result(files=written)
 
 
@@ -210,7 +210,7 @@ def convert(
     )
     about = Store(written).manifest
     size = sum(file.stat().st_size for file in written.iterdir())
-    print(
+    say(
         f"{written}: {about.nodes:,} nodes, {about.edges:,} directed edges, {about.features:,} "
         f"features, {_size(size)}"
     )

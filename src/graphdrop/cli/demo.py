@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from graphdrop import config as settings
 from graphdrop.cli import output
 from graphdrop.cli.report import written
 from graphdrop.data.sources import SOURCES, UnavailableError
+from graphdrop.util.visible import Console, say
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -57,8 +57,8 @@ def demo(
         evidence, data = gather([folder / method for method in METHODS])
     _show(dataset.name, evidence)
     words = ["graphdrop", "demo", "--out", str(out), "--seed", str(seed)]
-    print(written(folder / "report.html", evidence, data, words))
-    print("\n".join(_farewell(_title(dataset.name).replace("The ", "the "), data, folder)))
+    say(written(folder / "report.html", evidence, data, words))
+    say("\n".join(_farewell(_title(dataset.name).replace("The ", "the "), data, folder)))
     output.result(
         folder=folder,
         report=folder / "report.html",
@@ -137,7 +137,7 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
     Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
     predict = evidence[0].config.predict
     counts = " and ".join(str(run.prediction.samples) for run in evidence)
-    print(
+    say(
         f"They predict with {counts} Monte Carlo samples (GCN-DO: Monte Carlo DropOut), "
         "calibrated on the validation nodes. "
         f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy."
@@ -165,7 +165,7 @@ def _floor(folder: Path) -> float:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, file=sys.stderr)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,6 +16,7 @@ from graphdrop.cli import output as machine
 from graphdrop.cli import tables
 from graphdrop.cli.runs import Device, OwnData, Run, Samples, of_samples, opened_run
 from graphdrop.cli.sheet import Columns, writer
+from graphdrop.util.visible import say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +27,17 @@ if TYPE_CHECKING:
     from graphdrop.inference.sets import PredictionSets
     from graphdrop.inference.trust import Trust
 
-BETWEEN = "|"
-"""Between the classes of a set."""
+
+def join_classes(classes: Iterable[str]) -> str:
+    """Write classes with a vertical bar between them; one with a bar in it is quoted, as in CSV.
+
+    Example:
+        >>> join_classes(["a|b", "c"])
+        '"a|b"|c'
+    """
+    line = io.StringIO()
+    csv.writer(line, delimiter="|", lineterminator="").writerow(classes)
+    return line.getvalue()
 
 
 def predict(
@@ -94,14 +107,14 @@ def predict(
         columns = {name: [cells[node] for node in order] for name, cells in columns.items()}
     write(columns, output)
     count, kept = len(trust.trusted), int(trust.trusted.sum())
-    print(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
+    say(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
     settings = opened.config
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
     on_samples = "" if opened.numbers else _on_samples(answer, limit)
     notes = (_on_trust(trust), on_samples, _on_sets(sets, by_time))
     for line in (*notes, "" if opened.same else _on_shift(calibrated)):
         if line:
-            print(line)
+            say(line)
     machine.result(
         output=output,
         nodes=count,
@@ -139,7 +152,7 @@ def _columns(
         members = [sets.classes(node) for node in range(count)]
         # A random part may leave the set of a certain node empty; its class does no harm there.
         members = [one or [first] for one, first in zip(members, predicted.tolist(), strict=True)]
-        columns["set_90"] = [BETWEEN.join(map(names.label, one)) for one in members]
+        columns["set_90"] = [join_classes(map(names.label, one)) for one in members]
     columns["entropy"] = answer.entropy.tolist()
     columns["trust"] = trust.trusted.tolist()
     labels = [] if data.y is None else data.y.tolist()

@@ -13,6 +13,7 @@ from graphdrop.cli import output as machine
 from graphdrop.cli import tables
 from graphdrop.cli.runs import OwnData
 from graphdrop.config import DataSettings
+from graphdrop.util.visible import say
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -51,7 +52,7 @@ def report(
     words += [str(word) for pair in given.items() if pair[1] is not None for word in pair]
     elsewhere = tables.as_settings(dataset, nodes, edges=edges)
     source = DataSettings(**elsewhere) if edges is not None else elsewhere.get("dataset")
-    print(written(output, *gather(run, source), words))
+    say(written(output, *gather(run, source), words))
     machine.result(output=output, bytes=output.stat().st_size, runs=run)
 
 

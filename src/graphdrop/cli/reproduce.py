@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graphdrop.cli import output
 from graphdrop.cli.executors import (
@@ -27,6 +26,7 @@ from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.util.files import expanded
+from graphdrop.util.visible import Console, say
 
 
 def reproduce(
@@ -146,7 +146,7 @@ def reproduce(
             for done in experiments.reproduce(targets, request):
                 for table in done.rendering.tables.values():
                     console.print(table.to_rich())
-                print(f"{done.target}: {', '.join(map(str, done.paths))}")
+                say(f"{done.target}: {', '.join(map(str, done.paths))}")
                 output.result(**{done.target: done.paths})
     except typer.Exit:  # by a signal; to Python it is a RuntimeError
         raise

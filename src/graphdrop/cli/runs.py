@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from graphdrop.cli import output, tables
 from graphdrop.config import Config, DataSettings
 from graphdrop.data.sources import short_name
+from graphdrop.util.visible import Console, say
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def evaluate(
         show_mean_error(chosen, always)
     done = (run / "result.json").is_file()
     finished = "" if done else " The run is not finished."
-    print(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
+    say(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
     count = answers[0].samples
     error = max(one.largest_error for one in answers) if count > 1 else None
-    print(of_samples(count, error, numbers=opened.numbers) + ".")
+    say(of_samples(count, error, numbers=opened.numbers) + ".")
     output.result(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
@@ -126,9 +126,9 @@ def opened_run(
     given = tables.as_settings(dataset, nodes, edges=edges)
     opened = open_run(run, DataSettings(**given) if edges is not None else given.get("dataset"))
     if not opened.same:
-        print(f"Note: {other_data(run)}.", file=sys.stderr)
+        say(f"Note: {other_data(run)}.", file=sys.stderr)
     for note in opened.notes:
-        print(note, file=sys.stderr)
+        say(note, file=sys.stderr)
     if device == "cpu":
         return opened
     from graphdrop.util.devices import find_device  # noqa: PLC0415
@@ -160,10 +160,10 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
     if "pavpu" not in next(iter(scores.values())):
         return
     axis = chosen.predict.pavpu_axis.replace("-", " ")
-    print(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
+    say(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
     test = scores.get("test")
     if test is not None and test.accuracy_vote != test.accuracy_mean:
-        print(
+        say(
             f"Test accuracy by majority vote: {test.accuracy_vote:.4f}, by the highest mean "
             f"probability: {test.accuracy_mean:.4f}."
         )
@@ -172,7 +172,7 @@ def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[floa
 def show_mean_error(chosen: Config, error: float) -> None:
     """Say in which unit the errors of numbers are, and what RMSE needs no network."""
     target = chosen.data.label_column or "the target"
-    print(
+    say(
         f"RMSE, MAE and width are in the unit of {target}. Always answering the mean of the "
         f"training nodes has a test RMSE of {error:.4f}."
     )
@@ -193,9 +193,9 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
         by = f"temperature {calibration['temperature']:.2f} with slope {slope:+.2f} in the entropy"
         if "spread" in calibration:
             by += f", samples spread by {calibration['spread']:.2f} around their mean"
-    print(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
+    say(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
     if "ece_floor" in calibration:
-        print(
+        say(
             f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these "
             f"test nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
         )

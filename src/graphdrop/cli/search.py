@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graphdrop.cli import output
 from graphdrop.cli.executors import (
@@ -23,6 +22,7 @@ from graphdrop.cli.executors import (
 )
 from graphdrop.cli.runs import Device
 from graphdrop.cli.signals import stopping_runs
+from graphdrop.util.visible import Console, say
 
 
 def search(
@@ -109,7 +109,7 @@ def search(
     if out is not None:
         replace_file(out, search_results.fragment(plan, target, outcomes).encode())
     output.result(**{target: [path for path in (store.path, page, out) if path]})
-    print(f"{target}: {', '.join(str(path) for path in (store.path, page, out) if path)}")
+    say(f"{target}: {', '.join(str(path) for path in (store.path, page, out) if path)}")
 
 
 def _check(option: str, given: list[str], known: list[str]) -> None:

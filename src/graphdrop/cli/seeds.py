@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdrop.cli import output
 from graphdrop.config import Config
+from graphdrop.util.visible import say
 
 if TYPE_CHECKING:
     from graphdrop.executors import Executor
@@ -63,10 +64,10 @@ def show_seeds(results: list[Result], out: Path, first: int) -> None:
 
     runs = [{"folder": out / f"seed-{first + k}", **r.as_json()} for k, r in enumerate(results)]
     output.result(runs=runs)
-    print(f"{len(results)} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
+    say(f"{len(results)} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
     parts = {"validation": [r.validation for r in results], "test": [r.test for r in results]}
     for part, scores in parts.items():
         shown = [one.shown() if isinstance(one, Scores) else dict(one) for one in scores]
         for name in shown[0]:
             values = [one[name] for one in shown if name in one]
-            print(f"{part} {name}: {mean(values):.4f} ± {stdev(values):.4f}")
+            say(f"{part} {name}: {mean(values):.4f} ± {stdev(values):.4f}")

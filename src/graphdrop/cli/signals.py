@@ -10,6 +10,8 @@ from types import FrameType
 
 import typer
 
+from graphdrop.util.visible import say
+
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -49,7 +51,7 @@ def stopping_runs(go_on: str = "the same command goes on") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"Stopped. What is finished is kept: {go_on}.", file=sys.stderr)
+        say(f"Stopped. What is finished is kept: {go_on}.", file=sys.stderr)
         raise typer.Exit(128 + (received[0] if received else signal.SIGINT)) from None
     finally:
         signal.signal(signal.SIGTERM, before)

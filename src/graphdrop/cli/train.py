@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from graphdrop.config.recipes import merged
 from graphdrop.data import sources
 from graphdrop.util import torchrun
 from graphdrop.util.files import expanded
+from graphdrop.util.visible import say
 
 if TYPE_CHECKING:
     from graphdrop.executors import Executor
@@ -206,7 +208,7 @@ def train(
     chosen = settings.settle(asked)
     if show_config:
         complete = _completed(chosen, device)
-        print(settings.to_toml(complete), end="")
+        say(settings.to_toml(complete), end="")
         output.result(config=complete.model_dump(mode="json"))
         return
     if out is None:
@@ -257,7 +259,7 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     show_calibration(result.calibration)
     if result.always_the_mean:
         show_mean_error(chosen, result.always_the_mean["rmse"])
-    print(
+    say(
         f"Selected on the validation nodes: the state after epoch {result.selected_epoch} of "
         f"{result.epochs}. {result.seconds:.0f} seconds. Everything is in {out}."
     )
@@ -273,7 +275,7 @@ def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple
         with stopping_at_signals(trainer.stop) as received:
             return trainer.config, trainer.fit()
     except (StoppedError, KeyboardInterrupt):
-        print(
+        say(
             f"Stopped after epoch {trainer.epoch}. To go on: graphdrop train --out {out} --resume",
             file=sys.stderr,
         )
@@ -303,11 +305,8 @@ def _tuned(
 
     chosen, dataset = dataset_for(chosen, None)
     log = out.with_name(f"{out.name}-trials.jsonl")
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    return tune(chosen, dataset, trials, log=log, say=say, executor=executor, device=device)
+    tell = partial(say, file=sys.stderr)
+    return tune(chosen, dataset, trials, log=log, say=tell, executor=executor, device=device)
 
 
 def _completed(chosen: Config, device: str) -> Config:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+
+from graphdrop.util.visible import Console
 
 CONNECT_SECONDS: Final = 10.0
 PIP_SECONDS: Final = 900.0

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich import box
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from graphdrop.experiments.store import Record
 from graphdrop.util.duration import duration
+from graphdrop.util.visible import Console
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Column
@@ -14,6 +13,7 @@ from rich.table import Column
 from graphdrop.train.notebook import NotebookBar
 from graphdrop.train.selection import Selection
 from graphdrop.util.duration import duration
+from graphdrop.util.visible import Console
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""

@@ -24,7 +24,7 @@ def settings_of():
         small: dict[str, dict[str, Any]] = {
             "data": {"dataset": "data"},
             "model": {"method": method, "layers": 2, "hidden": 8},
-            "train": {"epochs": 6, "evaluate_every": 2, "samples": 2},
+            "train": {"epochs": 6, "evaluate_every": 2, "samples": 2, "baselines": False},
             "predict": {"samples": 3},
         }
         merged = {key: small.get(key, {}) | changes.get(key, {}) for key in {**small, **changes}}

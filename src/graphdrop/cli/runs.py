@@ -59,6 +59,7 @@ def evaluate(
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
     from graphdrop.train.evaluation import mean_error  # noqa: PLC0415
+    from graphdrop.train.records import result_note  # noqa: PLC0415
 
     opened = opened_run(run, dataset, nodes, edges, device)
     chosen, model, data, header, same = opened[:5]
@@ -77,7 +78,8 @@ def evaluate(
     if not scores:
         raise ValueError("the data has no labelled validation or test node: nothing can be scored")
     rates = list(sampled(model).drop_rates().values())
-    show_scores(chosen, scores, rates)
+    simple = result_note(run / "result.json").baselines if same else {}
+    show_scores(chosen, scores, rates, simple)
     always = None
     if opened.numbers and bool(data.test_mask.any()):
         moments = sampled(model).defaults.target_moments
@@ -93,6 +95,7 @@ def evaluate(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
         **({} if always is None else {"always_the_mean": {"rmse": always}}),
+        baselines=simple,
         drop_rates=rates,
         epoch=header["epoch"],
         finished=done,
@@ -137,18 +140,31 @@ def opened_run(
     return opened._replace(model=opened.model.to(where), data=opened.data.to(where))
 
 
-def show_scores(chosen: Config, scores: dict[str, Scores], drop_rates: list[float | None]) -> None:
-    """Print the scores on each part of the split, and the drop rate of each layer."""
+def show_scores(
+    chosen: Config,
+    scores: dict[str, Scores],
+    drop_rates: list[float | None],
+    baselines: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Print the scores on each part of the split, and the drop rate of each layer.
+
+    Below them stand the test scores of simple models on the same split.
+    """
+    from graphdrop.train.evaluation import Scores  # noqa: PLC0415 - --help needs no torch
+
     model = chosen.model
     name = model.method.removeprefix("GCN-")
     named = model.method if model.architecture == "gcn" else f"{model.architecture.upper()}-{name}"
     title = f"{short_name(chosen.data.dataset)}, {named}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
-    for column in next(iter(scores.values())).shown():
+    columns = list(next(iter(scores.values())).shown())
+    for column in columns:
         table.add_column(column, justify="right")
-    for name, one in scores.items():
-        table.add_row(name, *(f"{value:.4f}" for value in one.shown().values()))
+    beside = {f"test, {name}": Scores(one["test"]) for name, one in baselines.items()}
+    for name, one in (scores | beside).items():
+        values = one.shown()
+        table.add_row(name, *(f"{values[c]:.4f}" if c in values else "" for c in columns))
     rates = Table(box=box.SIMPLE_HEAD)
     rates.add_column("layer", justify="right")
     rates.add_column("drop rate", justify="right")

@@ -127,10 +127,19 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="auto chooses for the graph what is not set, paper takes the paper's settings.",
+            help="auto chooses for the graph what is not set, paper takes the paper's settings, "
+            "baseline trains a logistic or ridge regression.",
             show_default="auto",
         ),
     ] = None,
+    baseline: Annotated[
+        bool,
+        typer.Option(
+            "--baseline",
+            help="Train a logistic or ridge regression in place of a network: on features, or also "
+            "on neighbours' means, whichever is better on validation nodes.",
+        ),
+    ] = False,
     seeds: Annotated[
         int, typer.Option(min=1, help="Train with so many seeds; gives mean and deviation.")
     ] = 1,
@@ -200,6 +209,9 @@ def train(
         for name, section in options.items()
     }
     asked = merged(asked, {name: section for name, section in given.items() if section})
+    if baseline and recipe not in (None, "baseline"):
+        raise ValueError(f"--baseline and --recipe {recipe} are given: leave one of them out")
+    recipe = "baseline" if baseline else recipe
     asked |= {name: v for name, v in {"seed": seed, "recipe": recipe}.items() if v is not None}
     asked = _with_whole_paths(asked)
     resume = resume or torchrun.restarts() > 0
@@ -255,7 +267,7 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
     scores = {"validation": result.validation, "test": result.test, **raw}
-    show_scores(chosen, scores, result.drop_rates)
+    show_scores(chosen, scores, result.drop_rates, result.baselines)
     show_calibration(result.calibration)
     if result.always_the_mean:
         show_mean_error(chosen, result.always_the_mean["rmse"])
@@ -310,8 +322,8 @@ def _tuned(
 
 
 def _completed(chosen: Config, device: str) -> Config:
-    """All settings, those that the recipe auto chooses for the graph among them."""
-    if chosen.recipe != "auto":
+    """All settings, those that a recipe chooses for the graph among them."""
+    if chosen.recipe == "paper":
         return chosen
     from graphdrop.train import auto  # noqa: PLC0415
     from graphdrop.train.inputs import dataset_for  # noqa: PLC0415

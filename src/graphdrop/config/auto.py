@@ -125,6 +125,37 @@ WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
 """Methods whose name says that nothing but what it names is dropped."""
 
 
+BASELINES: Mapping[str, Mapping[str, int]] = {
+    "classes": {"logistic regression": 0, "logistic regression, neighbours": 2},
+    "gaussian": {"ridge regression": 0, "ridge regression, neighbours": 2},
+}
+"""The linear baselines of a kind of target: the hops over which neighbours' features are averaged,
+which stand beside a node's own; 0 for its own alone."""
+
+LINEAR: Settings = {
+    "model": {
+        "method": "GCN",
+        "architecture": "propagation",
+        "propagate": "hidden",
+        "combine": "concat",
+        "layers": 1,
+        "norm": "row",
+        "init": "glorot",
+    },
+    "objective": {"l2": 1.0, "l2_factor": "one", "l2_biases": False, "warmup": 0},
+    "train": {
+        "optimizer": "lbfgs",
+        "epochs": 6,
+        "patience": 2,
+        "evaluate_every": 1,
+        "samples": 1,
+        "baselines": False,
+    },
+    "predict": {"masks": "off", "samples": 1, "dropout": False, "decision": "mean"},
+}
+"""A logistic or ridge regression: the strengths of its L2 are 1, 0.1, ... 1e-5."""
+
+
 def ways(traits: GraphTraits) -> tuple[Way, ...]:
     """The ways that suit a graph; if there are several, validation nodes decide."""
     if traits.homophilous:

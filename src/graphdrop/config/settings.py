@@ -109,7 +109,7 @@ class ModelSettings(Section):
     GAT-BBGDC, it sets that too. It also decides the defaults of everything that is not set."""
     architecture: Architecture = "gcn"
     """Our own GCN; PyTorch Geometric's layers with the method's sampler attached to them; or
-    propagation, an MLP on the mean of the features after 0, 1, ... `orders` hops, as in GRAND."""
+    propagation, an MLP on the features after 0, 1, ... `orders` hops, as in GRAND or SIGN."""
     layers: Count = 2
     """Number of graph convolutions; of appnp and propagation that of the linear layers."""
     orders: Annotated[int, Field(ge=0)] = 8
@@ -119,6 +119,10 @@ class ModelSettings(Section):
     """propagation: whether the features pass the hops, as in GRAND, or what the first linear layer
     makes of them, which is many times faster. DropOut of the features then stands before the hops,
     and `blocks` are those of hidden features; other masks act alike."""
+    combine: Literal["mean", "concat"] = "mean"
+    """propagation: whether the hops are averaged, as in GRAND, or stand side by side, as in SIGN:
+    a node's own features beside the means of its neighbourhoods. With one layer and no sampling
+    that is a logistic regression on them."""
     input_dropout: DropRate | Literal["same"] = "same"
     """propagation: drop rate of DropOut on the first layer's input; "same" is `dropout`."""
     hidden: Count = 128
@@ -212,6 +216,9 @@ class TrainSettings(Section):
 
     epochs: Count = 2000
     """Largest number of passes over the training nodes."""
+    optimizer: Literal["adam", "lbfgs"] = "adam"
+    """Adam, or L-BFGS for a linear model: every epoch then solves the whole problem, with a tenth
+    of the L2 of the epoch before, so that validation nodes choose how much."""
     learning_rate: Positive = 0.005
     """Adam's step size."""
     passes: Count = 1
@@ -243,6 +250,8 @@ class TrainSettings(Section):
     """Early stopping after this many epochs without a better state; 0 for none."""
     min_epochs: Annotated[int, Field(ge=0)] = 0
     """The smallest number of epochs before early stopping."""
+    baselines: bool = True
+    """Whether simple models are fitted beside the network at the end, to be compared with."""
     checkpoint_seconds: Weight = 10.0
     """Time from one checkpoint to the next; 0 writes one after every epoch."""
     tensorboard: bool = False
@@ -317,9 +326,10 @@ class Config(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first weights, of every mask and of predictions."""
-    recipe: Literal["auto", "paper"] = "auto"
-    """Where settings come from that are not given: chosen for the graph when training begins, or
-    the paper's."""
+    recipe: Literal["auto", "paper", "baseline"] = "auto"
+    """Where settings come from that are not given: chosen for the graph when training begins, the
+    paper's, or those of a logistic or ridge regression, the better one of two on validation nodes:
+    on a node's own features, or also on the means of its neighbours'."""
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     objective: ObjectiveSettings = ObjectiveSettings()

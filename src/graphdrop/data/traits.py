@@ -32,8 +32,7 @@ def traits_of(dataset: Dataset) -> GraphTraits:
         nodes=int(data.x.shape[0]),
         edges=int(edges.shape[1]),
         features=int(data.x.shape[1]),
-        # columns of tables are scaled as they are read, and one-hot ones need no scale
-        feature_kind="dense" if dataset.schema else feature_kind(data.x, split.train),
+        feature_kind=feature_kind_of(dataset),
         classes=dataset.num_classes,
         train_nodes=sizes[0],
         validation_nodes=sizes[1],
@@ -72,6 +71,12 @@ def adjusted_homophily(
         return None, count
     inside = float((one == other).double().mean())
     return (inside - chance) / (1.0 - chance), count
+
+
+def feature_kind_of(dataset: Dataset) -> FeatureKind:
+    """The kind of the features of a dataset."""
+    # columns of tables are scaled as they are read, and one-hot ones need no scale
+    return "dense" if dataset.schema else feature_kind(dataset.data.x, dataset.split.train)
 
 
 def feature_kind(x: Tensor, train: Tensor) -> FeatureKind:

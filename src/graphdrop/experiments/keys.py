@@ -16,7 +16,7 @@ from graphdrop.data.tables.loading import is_tables, table_paths
 ALGORITHM = 1
 """The version of the algorithms; it changes when equal settings give other results."""
 
-_WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard")}
+_WITHOUT_EFFECT = {"data": ("root",), "train": ("checkpoint_seconds", "tensorboard", "baselines")}
 # Settings that came later: with these values a run is what it was without them, key and all.
 _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     "model": {
@@ -27,6 +27,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "rate_draw": "layer",
         "orders": 8,
         "propagate": "features",
+        "combine": "mean",
         "input_dropout": "same",
     },
     "data": {"calibration": 0.0, "missing": "impute", "task": "auto"}
@@ -44,6 +45,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
     ),
     "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
     "train": {
+        "optimizer": "adam",
         "passes": 1,
         "average": 0.0,
         "batch_size": 0,

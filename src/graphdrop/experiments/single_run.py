@@ -226,7 +226,9 @@ class _Follower(Callback):
         self.reads_lines_only = not watch
 
     def trainer(self, config: Config, dataset: Dataset) -> Trainer:
-        """A trainer that this follows."""
+        """A trainer that this follows; its runs are compared with one another, not with others."""
+        train = config.train.model_copy(update={"baselines": False})
+        config = config.model_copy(update={"train": train})
         where = elsewhere(self._device)
         return Trainer(config, dataset, progress=Silent(), callbacks=[self], device=where)
 

@@ -164,6 +164,8 @@ class Blueprint:
         settings, (inputs, outputs) = self.settings, (self.in_channels, self.out_channels)
         hidden = settings.hidden
         inner = (settings.layers - 1) * hidden * hidden if settings.layers > 1 else 0
+        if settings.architecture == "propagation" and settings.combine == "concat":
+            inputs *= settings.orders + 1
         weights = inputs * (hidden if settings.layers > 1 else outputs) + inner + hidden * outputs
         what = f"model.hidden is {hidden}, for {inputs} features and {outputs} classes: the network"
         check_bytes(what, BYTES_PER_WEIGHT * weights)
@@ -214,6 +216,7 @@ class Blueprint:
             normalization=settings.norm,
             estimator=own,
             seed=seed,
+            combine=settings.combine,
         )
         propagation.sample_dropout = max(settings.dropout, self._input_dropout) > 0.0
         return self._stack(propagation)

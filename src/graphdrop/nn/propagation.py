@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -42,12 +42,17 @@ class MixedOrderPropagation(SampledLayer):
     channels as ``weight`` has columns. It is the same for nodes, features and whole edges; blocks
     of ``GraphDropConnect`` are then blocks of these channels.
 
+    With ``combine="concat"`` the hops stay apart, side by side, :math:`[X, \hat A X, \ldots,
+    \hat A^K X]`, so that what follows has weights of its own for a node's features and for each of
+    its neighborhoods. ``weight`` then has ``(orders + 1) * features`` rows.
+
     Args:
         orders: the number of hops :math:`K`; 0 leaves the features as they are.
         sampler: samples nodes, features or connections; ``None`` keeps all.
         normalization: ``sym``, ``row`` or ``paper`` (``Normalization``); self-loops are added.
         estimator: gradient estimator for a learned rate; by default ``Concrete()``.
         seed: seed of the masks; by default drawn by torch's generator.
+        combine: ``"mean"`` of the hops, or ``"concat"``.
 
     Example:
         >>> from graphdrop import DropNode
@@ -64,13 +69,14 @@ class MixedOrderPropagation(SampledLayer):
         normalization: Normalization | str = Normalization.SYM,
         estimator: Estimator | None = None,
         seed: int | None = None,
+        combine: Literal["mean", "concat"] = "mean",
     ) -> None:
         super().__init__()
         if orders < 0:
             raise ValueError(f"orders is {orders}; it takes a number of at least 0.")
         if sampler is not None:
             _check_sampler(sampler)
-        self.orders = orders
+        self.orders, self.combine = orders, combine
         self.sampler = copy.deepcopy(sampler)
         self.normalization = Normalization.of(normalization)
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
@@ -100,7 +106,8 @@ class MixedOrderPropagation(SampledLayer):
             edge_index: ``[2, E]`` as in PyG, or a ``Graph``.
             edge_weight: ``[E]``, 1 by default.
             weight: ``[features, channels]``, multiplied behind the mask of features and before
-                the hops; ``None`` propagates the features themselves.
+                the hops; ``None`` propagates the features themselves. With ``combine="concat"``
+                it has rows for every hop, one after the other.
         """
         if weight is None and isinstance(x, SparseFeatures):
             raise TypeError(
@@ -145,11 +152,24 @@ class MixedOrderPropagation(SampledLayer):
             if weight is not None and sampler.blocks == 1:  # a node's draw masks all channels alike
                 x, weight = x.matmul(weight), None
             x, hops = self._dropped(x, graph, sampler, draw, number), None
+        if weight is not None and self.combine == "concat":
+            # (X W_0 + A (X W_1 + A X W_2)): the hops have as many channels as the output
+            parts = weight.chunk(self.orders + 1)
+            products = x.matmul(torch.cat(parts, 1)).chunk(self.orders + 1, 1)
+            out = products[-1]
+            for hop in range(self.orders):
+                out = self._hop(out.contiguous(), graph, hops, draw, number=number, hop=hop)
+                out = out + products[-2 - hop]
+            return out
         state = total = cast("Tensor", x) if weight is None else x.matmul(weight)
+        apart = [state]
         for hop in range(self.orders):
             state = self._hop(state, graph, hops, draw, number=number, hop=hop)
-            total = total + state
-        return total / (self.orders + 1)
+            if self.combine == "concat":
+                apart.append(state)
+            else:
+                total = total + state
+        return torch.cat(apart, 1) if self.combine == "concat" else total / (self.orders + 1)
 
     def _dropped(
         self,
@@ -192,7 +212,7 @@ class MixedOrderPropagation(SampledLayer):
 
     def extra_repr(self) -> str:
         """The number of hops."""
-        return f"orders={self.orders}"
+        return f"orders={self.orders}, combine={self.combine}"
 
 
 def _rescales(sampler: Sampler, mask: Mask) -> bool:

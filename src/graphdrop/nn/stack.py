@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.lazy import LazyMatrix
 from graphdrop.nn.norms import norm_layer
 from graphdrop.nn.plan import Features, linear
+from graphdrop.nn.propagation import MixedOrderPropagation
 
 HOPS, TELEPORT = 10, 0.1
 """APPNP: number of propagation steps, and the teleport probability."""
@@ -53,6 +54,14 @@ READERS = {"gat": "lin", "gatv2": "lin_l", "sage": "lin_l"}
 """Linear maps through which layers read their input, or its mean over neighbours."""
 WEIGHTED = ("gcnii", *LINEAR)
 """Architectures that take edge weights."""
+
+
+class _Reader(NamedTuple):
+    """What reads the features, where the first layer has weights for every hop of them."""
+
+    in_channels: int
+    weight: Tensor
+    sampler: None = None
 
 
 class ConvStack(nn.Module):
@@ -113,10 +122,14 @@ class ConvStack(nn.Module):
         self.propagates_hidden = input_propagation is not None and propagate == "hidden"
         self._inputs = Inputs()
         normalized = input_propagation is not None and not self.propagates_hidden
-        self.input_norm = norm_layer(norm if normalized else None, in_channels)
+        wide = in_channels
+        if getattr(input_propagation, "combine", "mean") == "concat":
+            wide *= cast("MixedOrderPropagation", input_propagation).orders + 1
+        self.in_channels = in_channels
+        self.input_norm = norm_layer(norm if normalized else None, wide)
         self.input_dropout = input_dropout if input_propagation is not None else None
         self.first = self.propagation = None
-        inputs = in_channels
+        inputs = wide
         count = num_layers
         if architecture == "gcnii":
             self.first, inputs = Linear(in_channels, hidden_channels), hidden_channels
@@ -129,7 +142,8 @@ class ConvStack(nn.Module):
             self.convs.append(self._layer(inputs, width, heads, number, last))
             if not last:
                 self.norms.append(norm_layer(norm, width))
-                self.skips.append(Linear(inputs, width) if residual else nn.Identity())
+                read = in_channels if number == 0 and self.propagates_hidden else inputs
+                self.skips.append(Linear(read, width) if residual else nn.Identity())
             inputs = width
         self.residual = residual
         self.jk: Any = None
@@ -186,7 +200,9 @@ class ConvStack(nn.Module):
         """Features as the first layer reads them: sparse if few are nonzero."""
         reader: Any = self.first
         if self.input_propagation is None or self.propagates_hidden:
-            if self.architecture in LINEAR:
+            if self.propagates_hidden:
+                reader = _Reader(self.in_channels, cast("Linear", self.convs[0]).weight)
+            elif self.architecture in LINEAR:
                 reader = self.convs[0]
             elif self.architecture in READERS:
                 reader = getattr(self.convs[0], READERS[self.architecture])

@@ -152,7 +152,9 @@ def _figures(result: Mapping[str, Any]) -> str:
     """A table of scores, a row for each part of the split."""
     before = result.get("uncalibrated", {})
     raw = {f"{part}, uncalibrated": scores for part, scores in before.items()}
-    rows = {"test": result["test"], "validation": result["validation"], **raw}
+    simple = result.get("baselines", {})
+    beside = {f"test, {_plain(name)}": one["test"] for name, one in simple.items()}
+    rows = {"test": result["test"], **beside, "validation": result["validation"], **raw}
     known = [
         metric
         for name, metric in metrics_by_name().items()

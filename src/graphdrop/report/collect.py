@@ -63,6 +63,8 @@ class RunEvidence:
     """The calibration error that chance alone gives on these test nodes, if it was simulated."""
     floor_high: float | None
     """What chance alone exceeds once in twenty times."""
+    baselines: dict[str, dict[str, Any]]
+    """The scores of simple models on the same split, by their name, as the training left them."""
     drop_rates: Numbers
     training: dict[str, Any]
     reliability: dict[str, Numbers]
@@ -118,6 +120,7 @@ def collect(
         uncalibrated=uncalibrated,
         floor=result.calibration.get("ece_floor"),
         floor_high=result.calibration.get("ece_floor_high"),
+        baselines=result.baselines,
         drop_rates=list(sampled(model).drop_rates().values()),
         training=_course(folder),
         reliability=_reliability(probabilities, labels),

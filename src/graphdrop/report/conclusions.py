@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from graphdrop.data.traits import adjusted_homophily
 from graphdrop.report.answered import SCORES, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
+from graphdrop.train.evaluation import metrics_by_name
 
 CLEAR = 2.0
 """A difference of so many standard errors is not put down to chance."""
@@ -34,7 +35,7 @@ def conclusions(
     """
     pairs = list(zip(names, runs, strict=True))
     found = {
-        "summary": [_summary(pairs, data)],
+        "summary": [_summary(pairs, data), *(_baselines(name, run) for name, run in pairs)],
         "graph": [_edges(data), *(_neighbours(name, run, data) for name, run in pairs)],
         "selective": [_refusal(name, run, data) for name, run in pairs],
         "sets": [_sets(name, run, data) for name, run in pairs],
@@ -81,6 +82,20 @@ def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
         f"{name} is the most accurate, with {_share(accuracy)} of the {count:,} test nodes right, "
         f"{100 * difference:.1f} points (standard error {100 * error:.1f}) above {other}, "
         f"{verdict}."
+    )
+
+
+def _baselines(name: str, run: RunEvidence) -> str:
+    """How simple models do on the same test nodes; empty where none was fitted."""
+    metric = "auroc" if "auroc" in run.scores else "accuracy"
+    title = metrics_by_name()[metric].title
+    others = {n: one["test"][metric] for n, one in run.baselines.items() if metric in one["test"]}
+    if not others:
+        return ""
+    listed = "; ".join(f"{n} {value:.3f}" for n, value in others.items())
+    return (
+        f"Simple models on the same split, by test {title}: {listed}. {name} reaches "
+        f"{run.scores[metric]:.3f}."
     )
 
 

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from graphdrop.config import Config
-from graphdrop.config.auto import DESCRIPTIONS, GraphTraits, Way, choose, explain, of_batches, ways
+from graphdrop.config.auto import (
+    BASELINES,
+    DESCRIPTIONS,
+    GraphTraits,
+    Way,
+    choose,
+    explain,
+    of_batches,
+    ways,
+)
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
 from graphdrop.train.inputs import check_edges_are_read
-from graphdrop.train.progress import Progress
+from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.result import DivergedError
 from graphdrop.train.tasks import task_for
 
@@ -80,11 +89,13 @@ def decided(
         changes = dataset.changes
         if changes is not None and changes.duplicates + changes.self_loops:
             progress.note(f"Stored edges: {changes}.")
-    if config.recipe != "auto" or is_complete(config):
+    if config.recipe == "paper" or is_complete(config):
         return config, None
-    asked = config.asked() | {"recipe": "auto"}
+    asked = config.asked() | {"recipe": config.recipe}
     if stored is not None:
         return Config(**merged(stored.model_dump(mode="json"), asked)), None
+    if config.recipe == "baseline":
+        return _chosen_baseline(config, dataset, progress, device)
     if dataset.num_classes < 2:  # traits do not cover labels and links
         y = dataset.data.get("y")
         real = y is not None and y.is_floating_point()
@@ -108,6 +119,26 @@ def decided(
     return complete(settings[best]), trained
 
 
+def _chosen_baseline(
+    config: Config, dataset: Dataset, progress: Progress, device: str | torch.device | None
+) -> tuple[Config, Trainer | None]:
+    """The settings of the logistic or ridge regression that is better on validation nodes."""
+    from graphdrop.train.baselines import DESCRIPTIONS as NAMES  # noqa: PLC0415 - it calls Trainer
+    from graphdrop.train.baselines import baseline_config  # noqa: PLC0415
+
+    best, lowest = "", float("inf")
+    found = BASELINES["classes" if dataset.num_classes > 1 else "gaussian"]
+    given = config.asked()
+    settings = {name: baseline_config(given, dataset, orders) for name, orders in found.items()}
+    trained = None
+    for name, one in settings.items():
+        score, trainer = trial(one, dataset, Mute(), device)
+        if score < lowest or not best:
+            best, lowest, trained = name, score, trainer
+    progress.note(f"Recipe baseline: {NAMES[best]}, decided on validation nodes.")
+    return settings[best], trained
+
+
 def trial(
     config: Config,
     dataset: Dataset,
@@ -118,7 +149,8 @@ def trial(
     from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
 
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
-    train = config.train.model_copy(update={"epochs": epochs, "select": "calibrated-nll"})
+    select = "calibrated-nll" if dataset.num_classes > 1 else "nll"
+    train = config.train.model_copy(update={"epochs": epochs, "select": select})
     settings = complete(config.model_copy(update={"train": train}))
     try:
         trainer = Trainer(settings, dataset, progress=progress, device=device)

@@ -104,7 +104,7 @@ def _found(
                 f"data.task is {config.data.task!r}, but {data.name} was read with other targets: "
                 "give task=... to the function that reads it"
             )
-        if config.recipe == "auto" and "dataset" not in config.data.model_fields_set:
+        if config.recipe != "paper" and "dataset" not in config.data.model_fields_set:
             return _named(config, data.name), data  # no setting depends on the name
         check_name(data, config.data)
         return config, data

@@ -199,12 +199,15 @@ def best_at_errors(answer: Predictive, labels: Tensor) -> str | None:
 
 
 def fit_calibrator(
-    trainer: Trainer, drawn: ScoredSamples, rows: Tensor
+    trainer: Trainer, drawn: ScoredSamples, rows: Tensor, kind: type[Calibrator] | None = None
 ) -> tuple[Calibrator, Halves | None]:
-    """A calibrator fitted on all given nodes, and one on each half of them."""
+    """A calibrator fitted on all given nodes, and one on each half of them.
+
+    Its kind is what the settings of the run name, unless another is given.
+    """
     targets = trainer.engine.defaults.standardized_targets(trainer.targets[rows])
     samples = replayable(drawn.of(rows))
-    fit = _fit_of(trainer)
+    fit = _fit_of(trainer, kind)
     whole = fit(rows, samples, targets)
     if len(rows) < 4:
         return whole, None
@@ -218,9 +221,11 @@ def fit_calibrator(
     return whole, Halves((rows[first], rows[~first]), (one, other))
 
 
-def _fit_of(trainer: Trainer) -> Callable[[Tensor, Samples, Tensor], Calibrator]:
-    """Fits the run's calibrator on some nodes, by their samples and targets."""
-    kind = calibrator_for(trainer.config.predict.calibration, trainer.task.output)
+def _fit_of(
+    trainer: Trainer, kind: type[Calibrator] | None = None
+) -> Callable[[Tensor, Samples, Tensor], Calibrator]:
+    """Fits the run's calibrator, or one of another kind, by samples and targets of some nodes."""
+    kind = kind or calibrator_for(trainer.config.predict.calibration, trainer.task.output)
     return partial(_fit, kind, _surroundings(trainer) if kind.reads_graph else None)
 
 

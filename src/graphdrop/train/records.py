@@ -55,6 +55,8 @@ class ResultNote(_Typed):
     seconds: float | None = None
     data: DataNote = DataNote()
     calibration: dict[str, Any] = {}
+    baselines: dict[str, dict[str, Any]] = {}
+    """The scores of simple models on the same split, by their name."""
 
 
 class SelectionNote(_Typed):

@@ -34,6 +34,8 @@ class Result:
     """The calibrator as JSON values, and the calibration error that chance alone gives."""
     always_the_mean: dict[str, float] = field(default_factory=dict)
     """Of numbers: the RMSE on the test nodes of answering the mean of the training nodes."""
+    baselines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The scores of simple models by name: `validation`, `test` and the `seconds` of their fit."""
     warnings: list[str] = field(default_factory=list)
     """Warnings about the run, as sentences."""
     rare: list[dict[str, Any]] = field(default_factory=list)

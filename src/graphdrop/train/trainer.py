@@ -37,6 +37,7 @@ from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.train import (
     auto,
+    baselines,
     checkpoint,
     evaluation,
     folder,
@@ -289,7 +290,10 @@ class Trainer:
     def _train_epoch(self) -> None:
         settings = self.config.train
         self.current = self.epoch + 1
-        terms = self._step(None, self.current) if self.batches is None else self._steps()
+        if settings.optimizer == "lbfgs":
+            terms = self._linear.solve(self.config.objective.l2 * 0.1**self.epoch)
+        else:
+            terms = self._step(None, self.current) if self.batches is None else self._steps()
         line: dict[str, Any] = {"epoch": self.current, **terms}
         self.epoch = self.current
         if self.epoch % settings.evaluate_every == 0 or self.epoch == settings.epochs:
@@ -313,6 +317,10 @@ class Trainer:
             self._kept = time.monotonic()
         if self._stopping and not self.finished:
             raise StoppedError(f"stopped after epoch {self.epoch}, as it was asked to")
+
+    @cached_property
+    def _linear(self) -> baselines.LinearProblem:
+        return baselines.LinearProblem(self)
 
     def _steps(self) -> dict[str, float]:
         """One epoch of mini-batches; the means of the terms of the loss by name."""
@@ -404,6 +412,9 @@ class Trainer:
         found = score_calibrated(self, drawn, raw) if calibrates else {}
         keep_set_nodes(self, drawn)
         self.seconds = round(time.monotonic() - self._started, 3)
+        simple, notes = dict[str, Any](), list[str]()
+        if self.config.train.baselines:
+            simple, notes = baselines.fit_baselines(self, drawn)
         result = Result(
             **{name: found.get(name, raw[name]) for name in SCORED},
             drop_rates=self._drop_rates(),
@@ -412,8 +423,9 @@ class Trainer:
             seconds=self.seconds,
             uncalibrated=raw if found else {},
             calibration=found.get("calibration", {}),
+            baselines=simple,
             always_the_mean=self._mean_error(),
-            warnings=found.get("warnings", []),
+            warnings=found.get("warnings", []) + notes,
             rare=self._rare(answers | found.get("answers", {})),
         )
         for warning in result.warnings:

@@ -127,7 +127,8 @@ def _chosen_baseline(
     from graphdrop.train.baselines import baseline_config  # noqa: PLC0415
 
     best, lowest = "", float("inf")
-    found = BASELINES["classes" if dataset.num_classes > 1 else "gaussian"]
+    output = task_for(dataset, config).output
+    found = BASELINES["gaussian" if output == "gaussian" else "classes"]
     given = config.asked()
     settings = {name: baseline_config(given, dataset, orders) for name, orders in found.items()}
     trained = None

@@ -22,7 +22,7 @@ def made(tmp_path_factory):
 
 
 def said(run, data, section: str) -> str:
-    text = conclusions([run], ["it"], data)[section][0]
+    (text,) = conclusions([run], ["it"], data)[section]
     return text
 
 
@@ -30,7 +30,10 @@ def test_every_section_has_a_sentence_for_every_run(made):
     found = conclusions(made[0], ["one", "two"], made[1])
     for section in ("selective", "sets", "calibration", "training", "smoothing"):
         assert [text.split()[0].rstrip(":") for text in found[section]] == ["one", "two"], section
-    assert len(found["summary"]) == 1 + 2  # which run is better, and simple models beside each
+    assert len(found["summary"]) == 1
+    assert [text.split("split, by test accuracy: ")[1][:14] for text in found["baselines"]] == [
+        "majority class"
+    ] * 2
     assert "of the edges join two nodes of one label" in found["graph"][0]
 
 

@@ -35,7 +35,8 @@ def conclusions(
     """
     pairs = list(zip(names, runs, strict=True))
     found = {
-        "summary": [_summary(pairs, data), *(_baselines(name, run) for name, run in pairs)],
+        "summary": [_summary(pairs, data)],
+        "baselines": [_baselines(name, run) for name, run in pairs],
         "graph": [_edges(data), *(_neighbours(name, run, data) for name, run in pairs)],
         "selective": [_refusal(name, run, data) for name, run in pairs],
         "sets": [_sets(name, run, data) for name, run in pairs],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphdrop.nn.attach import attach
     from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
     from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
-    from graphdrop.train import Trainer, load, save
+    from graphdrop.train import NodeClassifier, NodeRegressor, Trainer, load, save
 
 __all__ = [
     "ARM",
@@ -41,6 +41,8 @@ __all__ = [
     "Graph",
     "GraphDropConnect",
     "LearnedRate",
+    "NodeClassifier",
+    "NodeRegressor",
     "PredictionSets",
     "Predictive",
     "RandomWalk",
@@ -85,7 +87,7 @@ _PACKAGES = {
     ],
     "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
-    "train": ["Trainer", "load", "save"],
+    "train": ["NodeClassifier", "NodeRegressor", "Trainer", "load", "save"],
 }
 _HOME = {name: f"graphdrop.{package}" for package, names in _PACKAGES.items() for name in names}
 

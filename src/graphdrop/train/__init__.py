@@ -1,8 +1,19 @@
 """Training: the objective, the trainer, checkpoints, and trained networks as files."""
 
 from graphdrop.train.checkpoint import load, save
+from graphdrop.train.node_estimators import NodeClassifier, NodeRegressor
 from graphdrop.train.objective import Objective
 from graphdrop.train.result import DivergedError, Result, StoppedError
 from graphdrop.train.trainer import Trainer
 
-__all__ = ["DivergedError", "Objective", "Result", "StoppedError", "Trainer", "load", "save"]
+__all__ = [
+    "DivergedError",
+    "NodeClassifier",
+    "NodeRegressor",
+    "Objective",
+    "Result",
+    "StoppedError",
+    "Trainer",
+    "load",
+    "save",
+]

@@ -1,18 +1,22 @@
 """``reproduce sets``: coverage over random divisions, beside TorchCP's sizes."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from contracts.committed import runs
 from graphdrop.data import load_dataset
 from graphdrop.experiments.recipe import read_recipe
 from graphdrop.experiments.set_coverage import COVERAGE, Covered, division, set_scores
 from graphdrop.experiments.set_table import sets, torchcp_sizes
 from graphdrop.experiments.single_run import run_config
+from graphdrop.experiments.store import Store
 from graphdrop.experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.inference import predict
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_division_halves_the_nodes_and_depends_on_its_number():
@@ -43,7 +47,11 @@ def test_what_is_counted_are_the_sets_of_the_prediction(tiny_config):
 
 def test_sizes_are_those_of_torchcp_within_two_percent():
     known = torchcp_sizes()
-    ours = {r["config"]["data"]["dataset"]: r["sets"] for r in runs().values() if "sets" in r}
+    ours = {
+        r["config"]["data"]["dataset"]: r["sets"]
+        for r in Store(ROOT / "results").records().values()
+        if "sets" in r
+    }
     assert len(ours) == 9
     for graph, found in ours.items():
         theirs = known["sizes"][graph] | known["sizes_joined"][graph]

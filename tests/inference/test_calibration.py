@@ -4,15 +4,17 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, calibrate, predict
 from graphdrop.inference.calibrating import apply
 from graphdrop.inference.calibration import (
     METHODS,
+    EntropyTemperatureScaling,
     LabelScaling,
     Surroundings,
     TemperatureScaling,
@@ -21,10 +23,12 @@ from graphdrop.inference.calibration import (
     calibrator_for,
     from_json,
     to_json,
+    vector,
 )
-from graphdrop.inference.calibration.labels import ENOUGH
+from graphdrop.inference.calibration import labels as label_scaling
+from graphdrop.inference.labels import LabelPredictive
 from graphdrop.inference.shift import CalibrationShiftWarning, described
-from graphdrop.metrics import calibration_error, calibration_floor, nll
+from graphdrop.metrics import calibration_error, calibration_floor, fit_temperature, nll
 
 NODES, CLASSES, SAMPLES = 20_000, 4, 3
 
@@ -51,41 +55,40 @@ def test_the_temperature_of_samples_is_found(logits, truth):
     assert float(calibration_error(tempered, labels)) < 0.012
 
 
-def test_the_temperature_is_the_minimum_of_the_likelihood_of_the_mean(logits):
-    labels = draw(torch.softmax(logits[:, :500] / 1.7, 2).mean(0))
-    few = logits[:, :500]
-
-    def loss(temperature: float) -> float:
-        return float(nll(torch.softmax(few.double() / temperature, 2).mean(0), labels))
-
-    best = TemperatureScaling.fit(lambda: iter(few), labels).temperature
-    assert all(loss(best) <= loss(best * factor) + 1e-9 for factor in (0.8, 0.97, 1.03, 1.25))
-
-
 def test_a_temperature_that_makes_no_difference_is_one():
     same = torch.zeros(1, 10, 3)
     assert TemperatureScaling.fit(lambda: iter(same), torch.arange(10) % 3).temperature == 1.0
 
 
-def test_few_nodes_that_are_all_right_do_not_freeze_the_temperature():
-    outputs = torch.zeros(1, 35, 3)
+def test_one_more_right_node_hardly_changes_a_temperature():
+    """Where all nodes are right, the likelihood alone takes the coldest temperature there is."""
+    outputs = torch.zeros(1, 100, 3)
     outputs[:, :, 0] = 2.0
-    found = TemperatureScaling.fit(lambda: iter(outputs), torch.zeros(35, dtype=torch.long))
-    assert 0.2 < found.temperature < 1.0
+    labels = torch.zeros(100, dtype=torch.long)
+    for kind in (TemperatureScaling, EntropyTemperatureScaling):
+        fits = [kind.fit(lambda n=n: iter(outputs[:, :n]), labels[:n]) for n in (99, 100)]
+        shown = [c.reading(lambda: iter(outputs)).correct(outputs)[0, 0, 0] for c in fits]
+        assert fits[0].temperature == pytest.approx(fits[1].temperature, rel=0.01)
+        assert float(shown[0]) == pytest.approx(float(shown[1]), rel=0.01)
+        assert 2.0 < float(shown[0]) < 2.0 / 0.2
+    every = torch.softmax(outputs[0], 1)
+    fits = [fit_temperature(every[:n], labels[:n]) for n in (99, 100)]
+    assert fits[0] == pytest.approx(fits[1], rel=0.01)
+    assert 0.2 < fits[0] < 1.0
 
 
-@pytest.mark.parametrize("nodes", [10, 49])
-def test_few_nodes_have_a_normal_prior_on_the_logarithm_of_the_temperature(logits, nodes):
+@pytest.mark.parametrize("nodes", [10, 99, 500])
+def test_the_logarithm_of_the_temperature_has_a_normal_prior_at_any_number_of_nodes(logits, nodes):
     few = logits[:, :nodes].double()
     labels = draw(torch.softmax(few / 3.0, 2).mean(0))
     found = TemperatureScaling.fit(lambda: iter(few), labels).temperature
 
     def loss(log: float) -> float:
         mean = torch.softmax(few / math.exp(log), 2).mean(0)
-        return float(nll(mean, labels)) + 0.5 * log**2 / nodes
+        return nodes * float(nll(mean, labels)) + 0.5 * (log / 0.3) ** 2
 
-    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-6}).x
-    assert math.log(found) == pytest.approx(best, abs=1e-3)
+    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded", options={"xatol": 1e-7}).x
+    assert math.log(found) == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
@@ -101,6 +104,34 @@ def test_no_calibrator_is_fitted_to_no_nodes(name):
         METHODS[name].fit_within(nodes, lambda: iter(torch.zeros(1, 0, 2)), torch.zeros(0).long())
 
 
+@pytest.mark.parametrize(
+    "method", ["temperature", "entropy-temperature", "vector", "isotonic", "cagcn", "gats"]
+)
+def test_labels_outside_the_classes_and_logits_that_are_not_finite_are_refused(method):
+    logits, truth = torch.eye(3).repeat(4, 1), torch.arange(12) % 3
+    graph = Data(edge_index=torch.arange(12).repeat(2, 1).roll(1, 1))
+    for wrong in (-1, 3):
+        with pytest.raises(ValueError, match=rf"labels has {wrong} .* integers from 0 to 2"):
+            calibrate(
+                logits, truth.clone().index_fill_(0, torch.tensor([5]), wrong), method, data=graph
+            )
+    with pytest.raises(ValueError, match=r"labels has type torch.float32 .* as integers"):
+        calibrate(logits, truth.float(), method, data=graph)
+    for wrong in (math.nan, math.inf, -math.inf):
+        logits[7, 1] = wrong
+        with pytest.raises(ValueError, match="a logit that is not finite in row 7"):
+            calibrate(logits, truth, method, data=graph)
+
+
+def test_answers_to_labels_are_0_or_1_for_every_node_and_label():
+    answer = LabelPredictive(*[torch.full((6, 2), 0.3)] * 3, samples=4)
+    truth = torch.zeros(6, 2)
+    calibrate(answer, truth)
+    for wrong, said in ((truth + 2, "not 0 or 1"), (truth[:, 0], r"shape \(6,\)")):
+        with pytest.raises(ValueError, match=said):
+            calibrate(answer, wrong)
+
+
 def test_vector_scaling_finds_a_factor_and_a_shift_for_every_class(logits):
     factor, shift = torch.tensor([0.5, 1.0, 1.5, 1.0]), torch.tensor([1.0, 0.0, -0.5, 0.0])
     labels = draw(torch.softmax(logits * factor + shift, 2).mean(0))
@@ -110,39 +141,43 @@ def test_vector_scaling_finds_a_factor_and_a_shift_for_every_class(logits):
     torch.testing.assert_close(relative, shift - shift.mean(), atol=0.12, rtol=0)
 
 
-def test_labels_have_a_temperature_each_and_few_ones_share_platts_numbers():
+def test_labels_have_two_numbers_each_and_few_entries_follow_the_other_labels():
     generator = torch.Generator().manual_seed(2)
-    logits = 2.0 * torch.randn(2, 4000, 3, generator=generator)
-    chance = torch.sigmoid(logits * torch.tensor([0.5, 2.0, 1.0])).mean(0)
+    logits = 2.0 * torch.randn(2, 4000, 4, generator=generator)
+    chance = torch.sigmoid(logits * torch.tensor([0.5, 2.0, 1.0, 1.0])).mean(0)
     truth = (torch.rand(chance.shape, generator=generator) < chance).float()
     truth[:, 2] = 0.0
-    truth[:5, 2] = 1.0  # too few for a temperature of its own
+    truth[:5, 2] = 1.0
     found = LabelScaling.fit(lambda: iter(logits), truth)
-    assert found.factor[0] == pytest.approx(0.5, abs=0.05)
+    assert found.factor[0] == pytest.approx(0.5, abs=0.08)
     assert found.factor[1] == pytest.approx(2.0, abs=0.25)
-    assert found.shift[:2].tolist() == [0.0, 0.0]
     rare = torch.sigmoid(found.correct(logits[0]))[:, 2]
-    assert float(rare.mean()) == pytest.approx(5 / 4000, abs=0.003)
+    assert float(rare.mean()) < 0.01
+    few = LabelScaling.fit(lambda: iter(logits[:, :4]), truth[:4])
+    assert float(few.factor.std()) < 0.5 * float(found.factor.std())
 
 
-@pytest.mark.parametrize(("yes", "no"), [(3, 1), (7, 20)])
-def test_logits_that_say_nothing_become_the_mean_of_platts_targets(yes, no):
-    truth = torch.cat([torch.ones(yes), torch.zeros(no)])
-    found = LabelScaling.fit(lambda: iter(torch.zeros(1, yes + no)), truth)
-    mean = (yes * (yes + 1) / (yes + 2) + no / (no + 2)) / (yes + no)
-    assert float(torch.sigmoid(found.shift)) == pytest.approx(mean, abs=1e-5)
-    shown = found.correct(torch.tensor(2.0))
-    torch.testing.assert_close(shown, 2.0 * found.factor + found.shift)
-
-
-def test_a_label_has_a_temperature_of_its_own_if_it_is_there_and_absent_often_enough():
-    generator = torch.Generator().manual_seed(6)
-    logits = torch.randn(1, 60, 4, generator=generator)
-    truth = torch.zeros(60, 4)
-    for label, count in enumerate((ENOUGH, ENOUGH - 1, 60 - ENOUGH, 61 - ENOUGH)):
-        truth[logits[0, :, label].topk(count).indices, label] = 1.0
+def test_platts_numbers_of_a_label_have_normal_priors_around_those_of_all():
+    generator = torch.Generator().manual_seed(3)
+    logits = 2.0 * torch.randn(2, 25, 3, generator=generator).double()
+    truth = (torch.rand(25, 3, generator=generator) < 0.4).double()
     found = LabelScaling.fit(lambda: iter(logits), truth)
-    assert [bool(one) for one in found.shift != 0.0] == [False, True, False, True]
+    deviations = np.array([label_scaling.FACTOR_DEVIATION, label_scaling.SHIFT_DEVIATION])
+
+    def best(columns, center):
+        def loss(numbers):
+            chance = torch.sigmoid(logits[..., columns] * math.exp(numbers[0]) + numbers[1]).mean(0)
+            own = torch.where(truth[:, columns] == 1.0, chance, 1.0 - chance).log().sum()
+            apart = (numbers - center) / deviations
+            return float(-own) + 0.5 * float(apart @ apart)
+
+        options = {"xatol": 1e-7, "fatol": 1e-10}
+        return minimize(loss, center, method="Nelder-Mead", options=options).x
+
+    common = best([0, 1, 2], np.zeros(2))
+    expected = np.array([best([label], common) for label in range(3)])
+    assert found.factor.log().tolist() == pytest.approx(expected[:, 0].tolist(), abs=1e-3)
+    assert found.shift.tolist() == pytest.approx(expected[:, 1].tolist(), abs=1e-3)
 
 
 def test_links_have_platts_two_numbers():
@@ -172,7 +207,7 @@ def test_the_variance_of_samples_is_their_mean_variance_and_that_of_their_means(
     truth = torch.randn(8, 3, generator=generator).double()
     mean, noise = outputs[..., :3].numpy(), outputs[..., 3:].exp().numpy()
     variance = noise.mean(0) + mean.var(0)
-    expected = ((truth.numpy() - mean.mean(0)) ** 2 / variance).mean(0)
+    expected = (10 + ((truth.numpy() - mean.mean(0)) ** 2 / variance).sum(0)) / (10 + 8)
     found = VarianceScaling.fit(lambda: iter(outputs), truth)
     assert found.factor.tolist() == pytest.approx(expected.tolist())
 
@@ -227,6 +262,25 @@ def test_predict_tempers_every_sample_and_its_parts_belong_together(model_and_da
     for answer in (hot, cold):
         assert bool((answer.expected_entropy <= answer.entropy + 1e-5).all())
     assert float(cold.epistemic.mean()) > float(hot.epistemic.mean())
+
+
+def test_vector_scaling_has_normal_priors_around_plain_temperature_scaling(logits):
+    few, nodes = logits[:, :30].double(), 30
+    answers = draw(torch.softmax(few / 2.0, 2).mean(0))
+    found = VectorScaling.fit(lambda: iter(few), answers)
+    start = 1.0 / TemperatureScaling.fit(lambda: iter(few), answers).temperature
+    deviations = np.repeat([vector.FACTOR_DEVIATION, vector.SHIFT_DEVIATION], CLASSES)
+
+    def loss(numbers):
+        factor, shift = torch.from_numpy(numbers).view(2, CLASSES)
+        mean = torch.softmax(few * start * factor.exp() + shift, 2).mean(0)
+        return nodes * float(nll(mean, answers)) + 0.5 * float(
+            np.square(numbers / deviations).sum()
+        )
+
+    best = minimize(loss, np.zeros(2 * CLASSES), method="BFGS").x
+    assert (found.factor / start).log().tolist() == pytest.approx(best[:CLASSES].tolist(), abs=1e-3)
+    assert found.shift.tolist() == pytest.approx(best[CLASSES:].tolist(), abs=1e-3)
 
 
 def test_a_model_predicts_with_the_calibrator_that_it_carries(model_and_data):

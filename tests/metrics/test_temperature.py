@@ -12,6 +12,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from graphdrop.metrics import apply_temperature, fit_temperature, nll
+from graphdrop.metrics.floor import refitted_temperatures
 
 
 def _draw(seed: int, examples: int, scale: float = 1.0):
@@ -54,7 +55,7 @@ def test_it_is_scikit_learns(distortion):
     theirs = CalibratedClassifierCV(frozen, method="temperature", ensemble=False)
     theirs.fit(given, labels.numpy())
     inverse = theirs.calibrated_classifiers_[0].calibrators[0].beta_
-    fitted = fit_temperature((distortion * logits).softmax(-1), labels)
+    fitted = fit_temperature((distortion * logits).softmax(-1), labels, deviation=math.inf)
     assert fitted == pytest.approx(1 / inverse, rel=1e-5)
 
 
@@ -63,7 +64,7 @@ def test_it_is_scikit_learns(distortion):
 def test_no_temperature_on_a_grid_has_a_lower_nll(seed, scale):
     logits, labels = _draw(seed, 60)
     probabilities = (scale * logits).softmax(-1)
-    fitted = fit_temperature(probabilities, labels)
+    fitted = fit_temperature(probabilities, labels, deviation=math.inf)
     best = nll(apply_temperature(probabilities, fitted), labels).item()
     for temperature in [1.0, *np.geomspace(0.01, 100, 41), fitted * 0.99, fitted * 1.01]:
         other = nll(apply_temperature(probabilities, float(temperature)), labels).item()
@@ -72,11 +73,9 @@ def test_no_temperature_on_a_grid_has_a_lower_nll(seed, scale):
 
 def test_the_extremes_are_held():
     confident = torch.tensor([[0.6, 0.4], [0.3, 0.7]])
-    assert fit_temperature(confident, torch.tensor([0, 1])) == 0.01
-    assert fit_temperature(confident, torch.tensor([1, 0])) == 100.0
-    nearly_even = torch.tensor([[0.505, 0.495]]).double().repeat(40, 1)
-    labels = (torch.arange(40) == 0).long()  # right 39 times of 40: 0.0055 would be best
-    assert fit_temperature(nearly_even, labels) == 0.01
+    for labels, extreme in ((torch.tensor([0, 1]), 0.01), (torch.tensor([1, 0]), 100.0)):
+        fitted = fit_temperature(confident, labels, deviation=math.inf)
+        assert fitted == pytest.approx(extreme, rel=1e-3)
 
 
 @pytest.mark.parametrize(("right", "logit"), [(21, 7.0), (39, 0.05)])
@@ -84,7 +83,17 @@ def test_a_temperature_near_the_extremes_is_still_the_minimum(right, logit):
     sure = torch.tensor([[logit, 0.0]]).double().softmax(-1).repeat(40, 1)
     labels = (torch.arange(40) >= right).long()
     wanted = logit / math.log(right / (40 - right))  # 70, and 0.014
-    assert fit_temperature(sure, labels) == pytest.approx(wanted, rel=1e-6)
+    fitted = fit_temperature(sure, labels, deviation=math.inf)
+    assert fitted == pytest.approx(wanted, rel=1e-3)
+
+
+def test_many_drawn_labels_are_fitted_as_one_set_is():
+    logits, _ = _draw(3, 60, scale=2.0)
+    probabilities = logits.softmax(-1)
+    labels = torch.multinomial(probabilities, 8, True, generator=torch.Generator().manual_seed(1))
+    expected = [fit_temperature(probabilities, one) for one in labels.t()]
+    found = refitted_temperatures(probabilities, labels.t())
+    assert found.tolist() == pytest.approx(expected, rel=1e-3)
 
 
 def test_uniform_probabilities_leave_nothing_to_fit():

@@ -180,3 +180,12 @@ def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, 
     again = Trainer(config, tiny, progress=Silent())
     again.fit()
     assert again.engine.defaults.samples == count
+
+
+@pytest.mark.parametrize(("method", "noted"), [("isotonic", True), ("temperature", False)])
+def test_a_calibrator_that_takes_more_nodes_than_there_are_is_noted_once(
+    tiny, settings_of, method, noted
+):
+    config = settings_of(train={"epochs": 2}, predict={"calibration": method})
+    found = Trainer(config, tiny, progress=Silent()).fit().warnings
+    assert sum("is worth choosing from" in one for one in found) == noted

@@ -44,8 +44,8 @@ def calibrate(
         sample, for ``Predictive.from_logits``, or for ``apply(calibrator, prediction)``.
 
     Example:
-        >>> logits = torch.tensor([[4.0, 0.0]]).repeat(200, 1)
-        >>> calibrator = calibrate(logits, torch.arange(200) % 4 // 3)  # right 3 times of 4
+        >>> logits = torch.tensor([[4.0, 0.0]]).repeat(8000, 1)
+        >>> calibrator = calibrate(logits, torch.arange(8000) % 4 // 3)  # right 3 times of 4
         >>> round(apply(calibrator, logits).max().item(), 2)
         0.75
     """
@@ -63,6 +63,15 @@ def calibrate(
             "or more. For a yes or no pass logits [n, 2], of which one column is 0."
         )
     chosen, targets = (outputs, labels) if mask is None else (outputs[:, mask], labels[mask])
+    seen = outputs if kind.reads_graph else chosen
+    if not bool(seen.isfinite().all()):
+        row = int((~seen.isfinite()).nonzero()[:, 1].min())
+        where = "" if mask is None or kind.reads_graph else " of those that mask chooses"
+        raise ValueError(
+            f"answer has a logit that is not finite in row {row}{where}; a calibrator takes finite "
+            "logits. Look at the features and the training of the model."
+        )
+    targets = _checked_targets(targets, chosen, output)
     if data is None:
         return kind.fit(lambda: iter(chosen), targets)
     surroundings = Surroundings.of(data, outputs.double().mean(0), mask)
@@ -100,6 +109,32 @@ def apply(
         decision="mean",
         calibrated="mean",
     )
+
+
+def _checked_targets(targets: Tensor, outputs: Tensor, output: str) -> Tensor:
+    """The labels of the calibration nodes as the fit reads them, if they fit the predictions."""
+    if output == "labels":
+        if targets.shape != outputs.shape[1:]:
+            raise ValueError(
+                f"labels has shape {tuple(targets.shape)} for predictions of shape "
+                f"{tuple(outputs.shape[1:])}: give 0 or 1 for every node and label"
+            )
+        if not bool(((targets == 0) | (targets == 1)).all()):
+            raise ValueError("labels has an entry that is not 0 or 1: give 0 or 1 for every label")
+        return targets
+    if targets.dim() != 1 or targets.is_floating_point() or targets.is_complex():
+        raise ValueError(
+            f"labels has type {targets.dtype} and shape {tuple(targets.shape)}; it takes the "
+            "numbers of the classes as integers [n]. Pass data.y, or one_hot.argmax(1)."
+        )
+    classes, targets = outputs.shape[2], targets.long()
+    outside = (targets < 0) | (targets >= classes)
+    if bool(outside.any()):
+        raise ValueError(
+            f"labels has {int(targets[outside][0])} for a prediction of {classes} classes; it "
+            f"takes integers from 0 to {classes - 1}. Leave out nodes without a label with mask=..."
+        )
+    return targets
 
 
 def _outputs(answer: Predictive | LabelPredictive | Tensor) -> Tensor:

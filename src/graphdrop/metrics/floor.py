@@ -12,13 +12,18 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphdrop.metrics.calibration import calibration_error
 from graphdrop.metrics.inputs import check_probabilities
-from graphdrop.metrics.temperature import COLDEST, HOTTEST, apply_temperature
+from graphdrop.metrics.temperature import (
+    COLDEST,
+    DEVIATION,
+    HOTTEST,
+    SLOPE_DEVIATION,
+    apply_temperature,
+)
 
 DRAWS = 100
 POINTS = 257
@@ -89,9 +94,9 @@ def drawn_forecasts(
 def refitted_temperatures(probabilities: Tensor, labels: Tensor) -> Tensor:
     """`fit_temperature` for many drawn labels at once, `(draws,)`.
 
-    The slope of the NLL in `1 / T` is the mean expected logit at `T` minus the mean logit of the
-    labels. The first does not depend on the labels and rises with `1 / T`: it is tabulated once,
-    and every draw of labels is looked up.
+    The NLL is the mean logarithm of the sum of `exp(logits / T)`, which does not depend on the
+    labels and is tabulated once, minus the mean logit of the labels over `T`. The least penalized
+    value of the table is refined by the parabola through it and its neighbors.
 
     Args:
         probabilities: the forecast `(n, classes)`.
@@ -99,17 +104,21 @@ def refitted_temperatures(probabilities: Tensor, labels: Tensor) -> Tensor:
     """
     logits = _logits(probabilities)
     drawn = torch.stack([logits.gather(1, row[:, None]).mean() for row in labels])
-    grid = torch.linspace(math.log(1.0 / HOTTEST), math.log(1.0 / COLDEST), POINTS).double()
-    expected = [((logits * one).softmax(-1) * logits).sum(-1).mean() for one in grid.exp()]
-    found = np.interp(drawn.numpy(), torch.stack(expected).numpy(), grid.numpy())
-    return torch.from_numpy(np.exp(-found))
+    grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), POINTS).double()
+    normalizer = torch.stack([(logits / t).logsumexp(-1).mean() for t in grid.exp()])
+    prior = grid.square() / (2.0 * len(logits) * DEVIATION**2)
+    loss = normalizer + prior - drawn[:, None] / grid.exp()
+    place = loss.argmin(1, keepdim=True).clamp(1, POINTS - 2)
+    before, at, after = (loss.gather(1, place + step).squeeze(1) for step in (-1, 0, 1))
+    step = (before - after) / (2.0 * (before - 2.0 * at + after)).clamp_min(1e-12)
+    return (grid[place.squeeze(1)] + step.clamp(-1.0, 1.0) * (grid[1] - grid[0])).exp()
 
 
 def refitted_by_entropy(probabilities: Tensor, labels: Tensor) -> Tensor:
     """Shift and slope of entropy-based temperature scaling for many drawn labels, `(draws, 2)`.
 
     The truth is 0 for both, so one step of Fisher scoring from there is enough: the mean score of
-    the labels, divided by the information, to which the normal prior of the slope adds.
+    the labels, divided by the information, to which the normal priors add.
 
     Args:
         probabilities: the forecast `(n, classes)`.
@@ -120,7 +129,8 @@ def refitted_by_entropy(probabilities: Tensor, labels: Tensor) -> Tensor:
     expected = (chance * logits).sum(-1)
     variance = (chance * logits.square()).sum(-1) - expected.square()
     information = columns.t() @ (columns * variance[:, None])
-    information[1, 1] += 1.0
+    information[0, 0] += DEVIATION**-2
+    information[1, 1] += SLOPE_DEVIATION**-2
     surprise = expected - torch.stack([logits.gather(1, y[:, None]).squeeze(1) for y in labels])
     steps: Tensor = torch.linalg.solve(information, (surprise @ columns).t()).t()
     return steps.clamp(-math.log(HOTTEST), math.log(HOTTEST))

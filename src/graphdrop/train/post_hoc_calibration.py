@@ -127,6 +127,12 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         floor=floor,
         x=_some_features(trainer),
     )
+    if len(rows) < calibrator.worth_from:
+        found["warnings"].append(
+            f'predict.calibration = "{calibrator.name}" is worth choosing from about '
+            f"{calibrator.worth_from} validation nodes on, and there are {len(rows)}: take "
+            '"entropy-temperature", which few nodes leave near no calibration'
+        )
     return found
 
 

@@ -32,6 +32,9 @@ class CaGCN(GraphCalibrator):
     Calibration", with its widths and rates; it begins at plain temperature scaling, which the
     original does not.
 
+    It is worth choosing from about 50 calibration nodes on: on small trained networks its mean test
+    NLL was below that of temperature scaling from there on, and above it with 10.
+
     Example:
         >>> from graphdrop import calibrate
         >>> from torch_geometric.data import Data
@@ -41,6 +44,7 @@ class CaGCN(GraphCalibrator):
     """
 
     name: ClassVar[str] = "cagcn"
+    worth_from: ClassVar[int] = 50
     weight_decay: ClassVar[float] = 5e-3
     margin: ClassVar[float] = 0.5
 

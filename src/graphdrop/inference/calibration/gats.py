@@ -42,6 +42,9 @@ class GATS(GraphCalibrator):
     at plain temperature scaling, which the original does not. The training nodes are
     ``data.train_mask`` and are kept with the calibrator.
 
+    It is worth choosing from about 20 calibration nodes on: on small trained networks its mean test
+    NLL was below that of temperature scaling from there on, and about the same with 10.
+
     Example:
         >>> from graphdrop import calibrate
         >>> from torch_geometric.data import Data
@@ -51,6 +54,7 @@ class GATS(GraphCalibrator):
     """
 
     name: ClassVar[str] = "gats"
+    worth_from: ClassVar[int] = 20
     weight_decay: ClassVar[float] = 5e-4
     nodes: int = 0
     train: tuple[int, ...] | None = None

@@ -16,6 +16,9 @@ from graphdrop.inference.calibration.base import Calibrator, Samples, check_targ
 KNOTS = 33
 """Of a curve that is fitted to several samples, at quantiles of their probabilities."""
 
+PRIOR_NODES = 200
+"""The network's own probabilities count as much as curves that were fitted to this many nodes."""
+
 Numbers = NDArray[np.float64]
 
 
@@ -28,25 +31,35 @@ class IsotonicRegression(Calibrator):
     where :math:`h_c` has the least squared error :math:`\sum_i (\frac1S \sum_s h_c(q_{s,i,c}) -
     [y_i = c])^2` among rising curves. For one sample this is isotonic regression, with straight
     lines between its steps; for several the curve is piecewise linear, and the mean over samples is
-    what is fitted.
+    what is fitted. Where there are few nodes the curve is drawn to the straight line, which changes
+    nothing: :math:`h_c` is the weighted mean of the fitted curve and of :math:`q` itself, with
+    weights :math:`n` and 200 for :math:`n` calibration nodes.
+
+    It is worth choosing from about 1,000 calibration nodes on: on sampled logits with a known
+    posterior its test NLL was above that of temperature scaling with fewer.
 
     Args:
         curves: for every class the knots and the values there, both rising.
+        weight: of the curves, between 0 and 1; the rest is that of the network's probabilities.
         floor: no value is below it: what was never seen is not impossible.
 
     Example:
         >>> from graphdrop import calibrate
         >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
-        >>> found = calibrate(logits, torch.tensor([0, 1, 0, 1]), "isotonic")
+        >>> logits = logits.repeat(5000, 1)
+        >>> found = calibrate(logits, torch.tensor([0, 1, 0, 1]).repeat(5000), "isotonic")
         >>> torch.softmax(found.correct(logits), 1)[0, 0].item().__round__(2)
         0.67
     """
 
     name: ClassVar[str] = "isotonic"
+    worth_from: ClassVar[int] = 1000
 
-    def __init__(self, curves: Sequence[tuple[Tensor, Tensor]], floor: float) -> None:
+    def __init__(
+        self, curves: Sequence[tuple[Tensor, Tensor]], floor: float, weight: float = 1.0
+    ) -> None:
         self.curves = [(knots.double(), values.double()) for knots, values in curves]
-        self.floor = float(floor)
+        self.floor, self.weight = float(floor), float(weight)
 
     def correct(self, outputs: Tensor) -> Tensor:
         """The logarithm of the calibrated probabilities."""
@@ -55,6 +68,7 @@ class IsotonicRegression(Calibrator):
             _on_curve(p, *c) for p, c in zip(probabilities.unbind(-1), self.curves, strict=True)
         ]
         chance = torch.stack(mapped, -1).clamp(self.floor, 1.0)
+        chance = torch.lerp(probabilities, chance, self.weight)
         return (chance / chance.sum(-1, keepdim=True)).log().to(outputs.dtype)
 
     @classmethod
@@ -69,12 +83,12 @@ class IsotonicRegression(Calibrator):
             one, hit = stacked[:, :, label], (truth == label).astype(float)
             knots, values = _stepped(one[0], hit) if len(one) == 1 else _piecewise(one, hit)
             curves.append((torch.from_numpy(knots), torch.from_numpy(values)))
-        return cls(curves, 1.0 / ((nodes + 1) * classes))
+        return cls(curves, 1.0 / ((nodes + 1) * classes), nodes / (nodes + PRIOR_NODES))
 
     def as_json(self) -> dict[str, Any]:
         """Knots and values of every class."""
         curves = [[knots.tolist(), values.tolist()] for knots, values in self.curves]
-        return {"curves": curves, "floor": self.floor}
+        return {"curves": curves, "floor": self.floor, "weight": self.weight}
 
     def summary(self) -> dict[str, Any]:
         """Nothing: curves are for a picture."""
@@ -84,7 +98,7 @@ class IsotonicRegression(Calibrator):
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """A calibrator with the numbers of a file."""
         curves = [(torch.tensor(k), torch.tensor(v)) for k, v in values["curves"]]
-        return cls(curves, float(values["floor"]))
+        return cls(curves, float(values["floor"]), float(values["weight"]))
 
     def __repr__(self) -> str:
         return f"IsotonicRegression({len(self.curves)} classes)"

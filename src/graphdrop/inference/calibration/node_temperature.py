@@ -23,7 +23,10 @@ FOLDS = 3
 SEED = 0
 """Of the first weights, of DropOut and of what is held out."""
 SMALLEST, LARGEST = 1e-2, 1e2
-"""Of a temperature, in units of the one that is best for all nodes."""
+"""Bounds of a node's temperature, relative to the one that is best for all nodes."""
+DEVIATION = 0.3
+"""Standard deviation of the normal prior on the logarithm of a node's temperature, relative to the
+one that is best for all nodes, as the root mean square over the calibration nodes."""
 
 
 class TemperatureNetwork(nn.Module):
@@ -47,6 +50,9 @@ class GraphCalibrator(Calibrator):
     samples' mean logits of the node and its neighbors. It starts as 1. The
     number of epochs is that of least NLL in three-fold cross-validation on the calibration nodes;
     the network is then fitted to all of them for so many epochs. All of it is deterministic.
+
+    The logarithm of :math:`g` has a normal prior: beside the NLL, summed over the :math:`n`
+    calibration nodes, stands :math:`\frac1n \sum_i (\log g_i)^2 / (2 \cdot 0.3^2)`.
 
     Args:
         temperature: common to all nodes.
@@ -202,17 +208,19 @@ class _Fitting:
         adam = torch.optim.Adam(network.parameters(), LEARNING_RATE, weight_decay=decay)
         return adam, torch.Generator().manual_seed(SEED)
 
-    def _log_probabilities(
+    def _relative(
         self, network: TemperatureNetwork, chosen: Tensor, generator: torch.Generator | None
     ) -> Tensor:
-        found = network(self.read, generator)
-        found = (found if self.rows is None else found[self.rows])[chosen].double()
-        samples = torch.log_softmax(self.logits[:, chosen] / found[:, None], 2)
+        found: Tensor = network(self.read, generator)
+        return (found if self.rows is None else found[self.rows])[chosen].double()
+
+    def _log_probabilities(self, relative: Tensor, chosen: Tensor) -> Tensor:
+        samples = torch.log_softmax(self.logits[:, chosen] / relative[:, None], 2)
         return samples.logsumexp(0) - math.log(len(samples))
 
     @torch.no_grad()
     def _nll(self, network: TemperatureNetwork, chosen: Tensor) -> float:
-        log = self._log_probabilities(network, chosen, None)
+        log = self._log_probabilities(self._relative(network, chosen, None), chosen)
         return float(-log.gather(1, self.targets[chosen][:, None]).mean())
 
     @torch.enable_grad()
@@ -223,8 +231,10 @@ class _Fitting:
         generator: torch.Generator,
         chosen: Tensor,
     ) -> None:
-        log, targets = self._log_probabilities(network, chosen, generator), self.targets[chosen]
-        loss = -log.gather(1, targets[:, None]).mean()
+        found = self._relative(network, chosen, generator)
+        log, targets = self._log_probabilities(found, chosen), self.targets[chosen]
+        prior = found.log().square().mean() / (2.0 * DEVIATION**2)
+        loss = -log.gather(1, targets[:, None]).mean() + prior / len(chosen)
         if self.kind.margin:
             loss = loss + self.kind.margin * margin_loss(log.exp(), targets)
         optimizer.zero_grad()

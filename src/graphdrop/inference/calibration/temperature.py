@@ -7,19 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import FEW, Calibrator, Samples, check_targets
-
-COLDEST, HOTTEST = 1e-2, 1e2
-GRID = 33
-"""Temperatures that are tried first, evenly spaced in their logarithm."""
-PRIOR_BELOW = 2 * FEW
-"""With fewer nodes the logarithm of the temperature has a standard normal prior: where all of them
-are right, the likelihood alone would take the coldest temperature there is."""
-ACCURACY = 1e-5
-"""Of the logarithm of the temperature, between the neighbors of the best one on the grid."""
+from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.metrics.temperature import most_probable_temperature
 
 
 class TemperatureScaling(Calibrator):
@@ -27,8 +18,16 @@ class TemperatureScaling(Calibrator):
 
     .. math:: p = \frac1S \sum_s \mathrm{softmax}(f_s / T)
 
+    The logarithm of :math:`T` has a normal prior around 0, so that few nodes leave :math:`T` near
+    1, and nodes that are all right do not make it 0. On :math:`n` nodes with classes :math:`y_i`
+
+    .. math:: T = \arg\min_T \; -\sum_{i=1}^n \log p_{i,y_i} + \frac{(\log T)^2}{2 \cdot 0.3^2}
+
     The samples are tempered, not their mean. The NLL of their mean can have several minima in
     :math:`T`, so it is searched on a grid of :math:`\log T`, then between the best one's neighbors.
+
+    It is worth choosing from 5 calibration nodes on, the least that was measured: on sampled logits
+    with a known posterior the mean test NLL was below that without calibration.
 
     Args:
         temperature: above 1 the prediction becomes less confident, below 1 more.
@@ -51,24 +50,10 @@ class TemperatureScaling(Calibrator):
 
     @classmethod
     def fit(cls, samples: Samples, targets: Tensor) -> Self:
-        """The temperature of least NLL on the calibration nodes, held near 1 if these are few."""
+        """The temperature of least penalized NLL on the calibration nodes."""
         check_targets(targets)
-        grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), GRID, dtype=torch.float64)
-        losses = _losses(samples, targets, grid.exp())
-        spread = float(losses.max() - losses.min())
-        precision = 1.0 / len(targets) if len(targets) < PRIOR_BELOW else 0.0
-        losses = losses + 0.5 * precision * grid.square()
-        place = int(losses.argmin())
-        if spread <= 1e-12:
-            return cls(1.0)  # it makes no difference
-
-        def loss(log: float) -> float:
-            own = float(_losses(samples, targets, torch.tensor([math.exp(log)])))
-            return own + 0.5 * precision * log**2
-
-        ends = float(grid[max(0, place - 1)]), float(grid[min(GRID - 1, place + 1)])
-        found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": ACCURACY})
-        return cls(math.exp(found.x if found.fun <= losses[place] else float(grid[place])))
+        nodes = len(targets)
+        return cls(most_probable_temperature(lambda t: _losses(samples, targets, t), nodes))
 
     def as_json(self) -> dict[str, Any]:
         """The temperature."""

@@ -1,13 +1,16 @@
 """Numbers as targets: any unit works, answers come in it, and doubtful targets are refused."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from graphdrop import Config, GraphDropConnect, Trainer, attach, load, predict
+from graphdrop.data.store import convert
 from graphdrop.train.evaluation import mean_error
-from graphdrop.train.progress import Silent
+from graphdrop.train.progress import Silent, describe
 
 NODES = 300
 
@@ -123,3 +126,26 @@ def test_whole_numbers_are_what_the_settings_say():
         config = Config(data={"task": task, "split": "random-fractions"}, train={"epochs": 1})
         outputs[task] = Trainer(config, data, progress=Silent()).task.output
     assert outputs == {"numbers": "gaussian", "classes": "classes"}
+
+
+def test_training_shows_the_error_and_what_was_chosen_for_numbers():
+    said: list[str] = []
+
+    class Heard(Silent):
+        def note(self, text: str) -> None:
+            said.append(text)
+
+        def update(self, line, selection) -> None:
+            if "validation" in line:
+                said.append(describe(line, selection))
+
+    config = Config(train={"epochs": 10}, predict={"samples": 3})
+    Trainer(config, in_thousands(), progress=Heard()).fit()
+    assert any(text.startswith("Targets are numbers: residual") for text in said)
+    assert said[-1].startswith("validation RMSE ")
+
+
+def test_a_store_takes_no_numbers(tmp_path):
+    houses = Path(__file__).parents[2] / "examples" / "data" / "houses"
+    with pytest.raises(ValueError, match="numbers as labels, and a store takes classes"):
+        convert(houses, tmp_path / "store", label="price")

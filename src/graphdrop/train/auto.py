@@ -100,8 +100,14 @@ def decided(
         y = dataset.data.get("y")
         real = y is not None and y.is_floating_point()
         numbers = real and task_for(dataset, config).output == "gaussian"
-        others = _of_numbers(config, dataset, own=own) if numbers else OTHER_TARGETS
-        return complete(Config(**merged(others, asked))), None
+        if not numbers:
+            return complete(Config(**merged(OTHER_TARGETS, asked))), None
+        traits = replace(traits_of(dataset), homophily=0.0)
+        if not own:
+            progress.note(explain(traits, "skip", tried=False).splitlines()[0])
+            progress.note(f"Targets are numbers: {DESCRIPTIONS['skip']}.")
+        chosen_settings = merged(_fitting(config, traits, "skip", own=own), NUMBERS)
+        return complete(Config(**merged(chosen_settings, asked))), None
     traits = traits_of(dataset)
     candidates = ways(traits)[:1] if own else ways(traits)
     settings = {
@@ -171,12 +177,6 @@ def is_complete(config: Config) -> bool:
 def complete(config: Config) -> Config:
     """The same settings, all marked as given."""
     return Config(**config.model_dump(mode="json"))
-
-
-def _of_numbers(config: Config, dataset: Dataset, *, own: bool) -> Settings:
-    """The settings for numbers: every layer has its own linear map beside its neighbours' mean."""
-    traits = replace(traits_of(dataset), homophily=0.0)
-    return merged(_fitting(config, traits, "skip", own=own), NUMBERS)
 
 
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:

@@ -129,10 +129,11 @@ class Mute(Silent):
 
 def describe(line: Mapping[str, Any], selection: Selection) -> str:
     """The latest evaluation as a short text."""
-    now = line["validation"]["accuracy"]
-    return (
-        f"validation {now:.3f} (best {selection.accuracy:.3f}), drop {in_words(line['drop_rates'])}"
-    )
+    now, best = line["validation"]["accuracy"], selection.accuracy
+    scores = f"{now:.3f} (best {best:.3f})"
+    if now < 0:  # of numbers it is minus the RMSE, in the unit of the data
+        scores = f"RMSE {-now:.4g} (best {-best:.4g})"
+    return f"validation {scores}, drop {in_words(line['drop_rates'])}"
 
 
 def in_words(drop_rates: Sequence[float | None]) -> str:

@@ -78,6 +78,11 @@ def convert(
         raise ValueError(f"source is {source}; label and id are for a folder of tables: leave them")
     else:
         dataset = _loaded(source, features, labels, root, directed, max_bytes)
+    if not dataset.num_classes:
+        raise ValueError(
+            f"{source} has numbers as labels, and a store takes classes: train on the tables "
+            "themselves, which --dataset takes as well"
+        )
     data = copy.copy(dataset.data)
     for name in MASKS:  # all splits that came with it; where none did, a store draws them anew
         del data[name]

@@ -54,6 +54,8 @@ class NumbersEvidence:
     data_sha256: str
     versions: dict[str, str]
     seconds: float | None
+    baselines: dict[str, dict[str, Any]]
+    """The scores of simple models on the same split, by their name and the part of the split."""
 
 
 def collect_numbers(
@@ -75,6 +77,7 @@ def collect_numbers(
     )
     lines = [line for line in metrics_lines(folder / JOURNAL) if "validation" in line]
     train = as_columns(data.y[data.train_mask]).double().mean(0).tolist()
+    result = result_note(folder / RESULT)
     about = header_note(ModelNote, header, folder)
     return NumbersEvidence(
         folder=folder,
@@ -87,7 +90,8 @@ def collect_numbers(
         selected_epoch=about.epoch,
         data_sha256=about.data.sha256,
         versions=about.versions,
-        seconds=result_note(folder / RESULT).seconds,
+        seconds=result.seconds,
+        baselines=result.baselines,
     )
 
 
@@ -152,6 +156,9 @@ def _summary(runs: Sequence[NumbersEvidence], names: Sequence[str], target: str)
     for run, name in zip(runs, names, strict=True):
         cells = [run.scores.get(metric.name) for metric in shown]
         rows.append([name, *("" if cell is None else f"{cell:.4g}" for cell in cells)])
+    for name, parts in runs[0].baselines.items():
+        cells = [parts["test"].get(metric.name) for metric in shown]
+        rows.append([name, *("" if cell is None else f"{cell:.4g}" for cell in cells)])
     always = [f"{runs[0].mean_error:.4g}" if m.name == "rmse" else "" for m in shown]
     rows.append(["always the mean", *always])
     best = min(zip(names, runs, strict=True), key=lambda pair: pair[1].scores["rmse"])
@@ -161,6 +168,11 @@ def _summary(runs: Sequence[NumbersEvidence], names: Sequence[str], target: str)
     else:
         verdict = "no better than always answering the mean: the network has learned nothing"
     says = f"{best[0]} has a test RMSE of {error:.4g} in the unit of {target}, {verdict}."
+    simple = {name: parts["test"]["rmse"] for name, parts in best[1].baselines.items()}
+    if simple:
+        name = min(simple, key=lambda one: simple[one])
+        what = "below" if simple[name] < error else "above"
+        says += f" The best simple model, {name}, has {simple[name]:.4g}, which is {what} it."
     help_text = "".join(f"<dt>{m.title}</dt><dd>{html.escape(m.help)}</dd>" for m in shown)
     return (
         f"{_says(says)}{_table(['run', *(metric.title for metric in shown)], rows)}"

@@ -97,17 +97,8 @@ def decided(
     if config.recipe == "baseline":
         return _chosen_baseline(config, dataset, progress, device)
     if dataset.num_classes < 2:  # traits do not cover labels and links
-        y = dataset.data.get("y")
-        real = y is not None and y.is_floating_point()
-        numbers = real and task_for(dataset, config).output == "gaussian"
-        if not numbers:
-            return complete(Config(**merged(OTHER_TARGETS, asked))), None
-        traits = replace(traits_of(dataset), homophily=0.0)
-        if not own:
-            progress.note(explain(traits, "skip", tried=False).splitlines()[0])
-            progress.note(f"Targets are numbers: {DESCRIPTIONS['skip']}.")
-        chosen_settings = merged(_fitting(config, traits, "skip", own=own), NUMBERS)
-        return complete(Config(**merged(chosen_settings, asked))), None
+        others = _of_other_targets(config, dataset, progress, own=own)
+        return complete(Config(**merged(others, asked))), None
     traits = traits_of(dataset)
     candidates = ways(traits)[:1] if own else ways(traits)
     settings = {
@@ -177,6 +168,21 @@ def is_complete(config: Config) -> bool:
 def complete(config: Config) -> Config:
     """The same settings, all marked as given."""
     return Config(**config.model_dump(mode="json"))
+
+
+def _of_other_targets(
+    config: Config, dataset: Dataset, progress: Progress, *, own: bool
+) -> Settings:
+    """Settings for targets that are not classes, with two lines on what was chosen for numbers."""
+    y = dataset.data.get("y")
+    if y is None or not y.is_floating_point() or task_for(dataset, config).output != "gaussian":
+        return OTHER_TARGETS
+    # the settings of graphs whose neighbours may differ: every layer can do without them
+    traits = replace(traits_of(dataset), homophily=0.0)
+    if not own:
+        progress.note(explain(traits, "skip", tried=False).splitlines()[0])
+        progress.note(f"Targets are numbers: {DESCRIPTIONS['skip']}.")
+    return merged(_fitting(config, traits, "skip", own=own), NUMBERS)
 
 
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:

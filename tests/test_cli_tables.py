@@ -5,6 +5,7 @@ import json
 import random
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -270,3 +271,40 @@ def test_a_shell_can_complete_words(run, monkeypatch, words, wanted):
     code, printed, _ = run()
     assert code == 0
     assert wanted in printed
+
+
+def test_a_rare_class_is_ranked_flagged_covered_and_reported(run, tmp_path):
+    """600 accounts of which one in 12 is bad, in a ring of like ones."""
+    random = Random(0)
+    nodes = [["id", "size", "speed", "kind"]]
+    for i in range(600):
+        kind = "bad" if i % 12 == 0 else "good"
+        sizes = [f"{random.gauss(1.5 * (kind == 'bad'), 1):.2f}" for _ in range(2)]
+        nodes.append([f"a{i}", *sizes, kind])
+    edges = [["source", "target"], *([f"a{i}", f"a{(i + 12) % 600}"] for i in range(600))]
+    for name, rows in (("nodes", nodes), ("edges", edges)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(map(",".join, rows)))
+    words = ["--dataset", tmp_path, "--label", "kind", *FEW, "--recipe", "paper", "--method", "GCN"]
+    costs = ["--budget", "10%", "--cost-ratio", "20"]
+    code, printed, said = run("train", *words, *costs, "--out", tmp_path / "a")
+    assert code == 0, said
+    assert "Rare class bad, test: average precision" in printed
+    (rare,) = json.loads((tmp_path / "a" / "result.json").read_text())["rare"]
+    assert (rare["name"], rare["test"]["budget"]) == ("bad", 12)
+    assert rare["validation"]["threshold"] == pytest.approx(1 / 21)
+    code, printed, said = run("predict", tmp_path / "a", "-o", tmp_path / "o.csv", "--budget", 30)
+    assert code == 0, said
+    assert "cover each class by itself" in printed
+    answers = rows_of(tmp_path / "o.csv")
+    answers.sort(key=lambda row: int(row["rank_bad"]))
+    chances = [float(row["probability_bad"]) for row in answers]
+    assert chances == sorted(chances, reverse=True)
+    flagged = [row["flag_bad"] for row in answers]
+    assert flagged == ["yes" if i < 30 and chances[i] >= 1 / 21 else "no" for i in range(600)]
+    for row in answers:
+        doubtful = float(row["probability_bad"]) >= 1 / 21 and row["predicted"] == "good"
+        assert not (doubtful and row["trust"] == "yes")
+    run("report", tmp_path / "a", "-o", tmp_path / "report.html")
+    assert "are of the rare class bad" in (tmp_path / "report.html").read_text("utf-8")
+    run("card", tmp_path / "a", "-o", tmp_path / "card.md")
+    assert "## Rare classes" in (tmp_path / "card.md").read_text("utf-8")

@@ -8,13 +8,22 @@ import math
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli import tables
-from graphdrop.cli.runs import Device, OwnData, Run, Samples, of_samples, opened_run
+from graphdrop.cli.runs import (
+    Budget,
+    CostRatio,
+    Device,
+    OwnData,
+    Run,
+    Samples,
+    of_samples,
+    opened_run,
+)
 from graphdrop.cli.sheet import Columns, writer
 from graphdrop.util.visible import say
 
@@ -60,6 +69,8 @@ def predict(
     coverage: Annotated[
         float, typer.Option(help="Trust as many of the validation nodes, the most certain first.")
     ] = 0.9,
+    budget: Budget = None,
+    cost_ratio: CostRatio = None,
 ) -> None:
     """Predict the class or the number of every node with the selected network of a run.
 
@@ -68,6 +79,11 @@ def predict(
     prediction in nats, whether to trust it, its label and part of the split where they are known,
     the mutual information between prediction and network, and the probability of every class with
     its standard error.
+
+    Where a class has less than 10 % of the labelled training nodes, sets cover each class by
+    itself, and two columns say which nodes to look at: rank_CLASS orders nodes by the probability
+    of the class, those without a label if there are any, and flag_CLASS marks the first of them,
+    as many as --budget allows, or those that --cost-ratio asks for.
 
     Where labels are numbers it writes the id, the value, the ends of its 90 % interval, whether to
     trust it, label and part of the split, the standard deviation, as doubt the part of it that is
@@ -89,7 +105,7 @@ def predict(
     with warnings.catch_warnings():
         if not opened.same:  # said below, in one line
             warnings.simplefilter("ignore", CalibrationShiftWarning)
-        sets, answer = None, cast("Any", None)
+        sets, answer, flags = None, cast("Any", None), dict[int, Flags]()
         if opened.numbers:
             answer = infer(opened.model, opened.data, samples, output="gaussian")
             defaults = sampled(opened.model).defaults
@@ -99,8 +115,12 @@ def predict(
         else:
             answer = infer(opened.model, opened.data, samples)
             sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
-            trust = trusted(answer, coverage)
-            columns = _columns(answer, opened.data, names, sets, trust)
+            ratio = opened.config.predict.cost_ratio if cost_ratio is None else cost_ratio
+            trust = trusted(answer, coverage, ratio)
+            if budget is None and not ratio:
+                budget = opened.config.predict.budget
+            flags = _flags(answer, opened.data, budget, ratio)
+            columns = _columns(answer, opened.data, names, sets, trust, flags=flags)
             calibrated = answer.calibrated is not None
     if names.order is not None:
         order = names.order.tolist()  # the rows of the table
@@ -111,10 +131,10 @@ def predict(
     settings = opened.config
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
     on_samples = "" if opened.numbers else _on_samples(answer, limit)
-    notes = (_on_trust(trust), on_samples, _on_sets(sets, by_time))
-    for line in (*notes, "" if opened.same else _on_shift(calibrated)):
-        if line:
-            say(line)
+    notes = [_on_trust(trust, names), *_on_flags(flags, names), on_samples]
+    notes += [*_on_sets(sets, names, by_time), "" if opened.same else _on_shift(calibrated)]
+    for line in filter(None, notes):
+        say(line)
     machine.result(
         output=output,
         nodes=count,
@@ -122,7 +142,13 @@ def predict(
         trust={name: value for name, value in trust._asdict().items() if name != "trusted"},
         sets=None
         if sets is None
-        else {"coverage": 0.9, "approximate": sets.approximate or bool(by_time)},
+        else {
+            "coverage": 0.9,
+            "approximate": sets.approximate or bool(by_time),
+            "by_class": sets.by_class,
+            "always": sets.always,
+        },
+        flagged={names.label(label): sum(map(bool, one.flag)) for label, one in flags.items()},
         calibrated=calibrated,
         samples=answer.samples,
         standard_error=answer.largest_error if answer.samples > 1 else None,
@@ -138,6 +164,8 @@ def _columns(
     names: Names,
     sets: PredictionSets | None,
     trust: Trust,
+    *,
+    flags: dict[int, Flags],
 ) -> Columns:
     predicted, count = answer.predicted, len(answer.probabilities)
     columns: dict[str, list[Any]] = {
@@ -155,6 +183,9 @@ def _columns(
         columns["set_90"] = [join_classes(map(names.label, one)) for one in members]
     columns["entropy"] = answer.entropy.tolist()
     columns["trust"] = trust.trusted.tolist()
+    for label, one in flags.items():
+        columns[f"rank_{names.label(label)}"] = one.rank
+        columns[f"flag_{names.label(label)}"] = one.flag
     labels = [] if data.y is None else data.y.tolist()
     if any(label >= 0 for label in labels):
         columns["label"] = [
@@ -200,6 +231,46 @@ def _columns_of_numbers(
     return columns
 
 
+class Flags(NamedTuple):
+    """Which nodes to look at for a rare class; no rank and flag for nodes whose class is known."""
+
+    rank: list[int | None]
+    """1 for the highest probability of the class."""
+    flag: list[bool | None]
+    ranked: int
+    budget: int
+    """How many nodes may be flagged."""
+    threshold: float
+    """From which probability; 0 where there is no ratio of costs."""
+
+
+def _flags(
+    answer: Predictive, data: Data, budget: str | None, cost_ratio: float
+) -> dict[int, Flags]:
+    """The nodes to look at for every rare class, by class."""
+    import torch  # noqa: PLC0415 - --help needs no torch
+
+    from graphdrop.metrics import budget_nodes, cost_threshold  # noqa: PLC0415
+
+    count = len(answer.probabilities)
+    nodes = torch.arange(count) if data.y is None else (data.y.cpu() < 0).nonzero().flatten()
+    if not len(nodes):  # every class is known: rank them all
+        nodes = torch.arange(count)
+    most = len(nodes) if budget is None else budget_nodes(budget, len(nodes))
+    threshold = cost_threshold(cost_ratio) if cost_ratio else 0.0
+    found = {}
+    for label in answer.rare_classes:
+        probability = answer.probabilities[:, label].cpu()
+        order = nodes[probability[nodes].argsort(descending=True, stable=True)]
+        rank: list[int | None] = [None] * count
+        flag: list[bool | None] = [None] * count
+        likely = probability[order] >= threshold
+        for place, (node, enough) in enumerate(zip(order.tolist(), likely.tolist(), strict=True)):
+            rank[node], flag[node] = place + 1, place < most and enough
+        found[label] = Flags(rank, flag, len(order), most, threshold)
+    return found
+
+
 def _parts(data: Data) -> list[str] | None:
     """The part of the split of every node, empty for none; ``None`` where no node has one."""
     masks = {name: data.get(f"{name}_mask") for name in ("train", "val", "test")}
@@ -220,15 +291,31 @@ NAMES = {
 }
 
 
-def _on_trust(trust: Trust) -> str:
+REASONS = {
+    "coverage": "which {coverage:.0%} of its validation nodes reach",
+    "cost": "the threshold of the ratio of costs",
+    "share": "its share of the training nodes, since it has too few validation nodes",
+}
+"""What sets the limit of a rare class."""
+
+
+def _on_trust(trust: Trust, names: Names) -> str:
     by = NAMES.get(trust.by, trust.by)
     if trust.chosen_on == "these":
-        return f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {by}."
-    right = "" if trust.accuracy is None else f", of which {trust.accuracy:.0%} were right"
-    return (
-        f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
-        f"{trust.coverage:.0%} of the validation nodes{right}."
-    )
+        text = f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {by}."
+    else:
+        right = "" if trust.accuracy is None else f"; of those {trust.accuracy:.0%} were right"
+        text = (
+            f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
+            f"{trust.coverage:.0%} of the validation nodes{right}."
+        )
+    for limit in trust.rare:
+        text += (
+            f" Not trusted is another class where the probability of the rare class "
+            f"{names.label(limit.label)} is {limit.probability:.3g} or more, "
+            f"{REASONS[limit.by].format(coverage=trust.coverage)}."
+        )
+    return text
 
 
 def _on_samples(answer: Predictive, limit: float) -> str:
@@ -243,19 +330,48 @@ def _on_samples(answer: Predictive, limit: float) -> str:
     )
 
 
-def _on_sets(sets: PredictionSets | None, by_time: str) -> str:
-    if sets is not None and by_time:
-        return (
+def _on_flags(flags: dict[int, Flags], names: Names) -> list[str]:
+    lines = []
+    for label, one in flags.items():
+        name, count = names.label(label), sum(map(bool, one.flag))
+        if one.threshold:
+            of = f"the {one.budget} likeliest" if one.budget < one.ranked else "all"
+            rule = f"those of {of} whose probability is {one.threshold:.3g} or more"
+        else:
+            rule = "those with the highest probability"
+        lines.append(
+            f"Flagged for the rare class {name} are {count} of {one.ranked} nodes: {rule} "
+            f"(columns rank_{name} and flag_{name})."
+        )
+    return lines
+
+
+def _on_sets(sets: PredictionSets | None, names: Names, by_time: str) -> list[str]:
+    if sets is None:
+        return []
+    lines = []
+    if sets.by_class:
+        lines.append("A class is rare, so the sets in column set_90 cover each class by itself.")
+    if sets.always:
+        always = ", ".join(map(names.label, sets.always))
+        lines.append(
+            f"Every set holds {always}: the class has fewer than nine calibration nodes, too few "
+            "to leave it out of a set and keep 90 % coverage."
+        )
+    if by_time:
+        lines.append(
             "The coverage of the sets in column set_90 is not guaranteed: the run was split by "
             f"time (column {by_time}), and their calibration nodes are older than the test nodes."
         )
-    if sets is None or not sets.approximate:
-        return ""
-    return (
-        "The sets in column set_90 are approximate: their calibration nodes also selected the "
-        "network, or come from another graph. For a guarantee train with --set "
-        "data.calibration=0.5."
-    )
+    elif sets.approximate:
+        lines.append(APPROXIMATE)
+    return lines
+
+
+APPROXIMATE = (
+    "The sets in column set_90 are approximate: their calibration nodes also selected the "
+    "network, or come from another graph. For a guarantee train with --set data.calibration=0.5."
+)
 
 
 def _on_shift(calibrated: bool) -> str:

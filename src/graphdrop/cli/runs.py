@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +12,17 @@ from rich import box
 from rich.table import Table
 
 from graphdrop.cli import output, tables
-from graphdrop.config import Config, DataSettings
+from graphdrop.config import Config, DataSettings, PredictSettings
 from graphdrop.data.sources import short_name
 from graphdrop.util.visible import Console, say
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
+    from graphdrop.metrics import RareFigures
     from graphdrop.train.evaluation import Scores
     from graphdrop.train.opening import Opened
+
+    RareRow = tuple[str, str, RareFigures]  # the class, the part of the split, the figures
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
 Samples = Annotated[
@@ -37,6 +40,22 @@ OwnData = Annotated[
 ]
 
 
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Rare classes: how many nodes one can look at, such as 1% or 50.",
+        show_default="1%, or the run's own",
+    ),
+]
+CostRatio = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Rare classes: how many false alarms cost as much as one missed node, such as 20; "
+        "sets the probability from which a node is flagged. 0 for none.",
+        show_default="none, or the run's own",
+    ),
+]
 Device = Annotated[
     str, typer.Option(help="Where to compute: auto, cpu, cuda (also ROCm's GPUs) or mps.")
 ]
@@ -50,11 +69,14 @@ def evaluate(
     nodes: tables.Nodes = None,
     edges: tables.Edges = None,
     device: Device = "cpu",
+    budget: Budget = None,
+    cost_ratio: CostRatio = None,
 ) -> None:
     """Score the selected network of a run again, on its validation and test nodes.
 
     With --dataset, or --nodes and --edges, it scores another graph with the same columns.
     """
+    from graphdrop.data.names import Names  # noqa: PLC0415
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train import evaluation  # noqa: PLC0415
@@ -63,7 +85,10 @@ def evaluate(
 
     opened = opened_run(run, dataset, nodes, edges, device)
     chosen, model, data, header, same = opened[:5]
-    scores, answers = {}, []
+    chosen = with_costs(chosen, budget, cost_ratio)
+    scores: dict[str, Scores] = {}
+    rare: list[RareRow] = []
+    answers = []
     carried = sampled(model).defaults.calibration
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
     for how, calibrator in ways.items():
@@ -75,11 +100,19 @@ def evaluate(
             prediction = infer(model, data, samples, **options)
             scores[name + how] = evaluation.score(prediction, data.y[rows], chosen, opened.output)
             answers.append(prediction)
+            if not how:
+                rare += [
+                    (Names.of(data).label(one), name, figures)
+                    for one, figures in evaluation.rare_classes_found(
+                        prediction, data.y[rows], chosen
+                    ).items()
+                ]
     if not scores:
         raise ValueError("the data has no labelled validation or test node: nothing can be scored")
     rates = list(sampled(model).drop_rates().values())
     simple = result_note(run / "result.json").baselines if same else {}
     show_scores(chosen, scores, rates, simple)
+    show_rare(rare)
     always = None
     if opened.numbers and bool(data.test_mask.any()):
         moments = sampled(model).defaults.target_moments
@@ -97,6 +130,7 @@ def evaluate(
         **({} if always is None else {"always_the_mean": {"rmse": always}}),
         baselines=simple,
         drop_rates=rates,
+        rare=[{"name": name, "part": part, **one._asdict()} for name, part, one in rare],
         epoch=header["epoch"],
         finished=done,
         samples=count,
@@ -140,6 +174,34 @@ def opened_run(
     return opened._replace(model=opened.model.to(where), data=opened.data.to(where))
 
 
+def with_costs(chosen: Config, budget: str | None, cost_ratio: float | None) -> Config:
+    """The settings with another budget or ratio of costs, where one is given."""
+    given = {"budget": budget, "cost_ratio": cost_ratio}
+    changed = {name: value for name, value in given.items() if value is not None}
+    predict = PredictSettings.model_validate(chosen.predict.model_dump() | changed)
+    return chosen.model_copy(update={"predict": predict})
+
+
+def show_rare(found: Sequence[RareRow]) -> None:
+    """Say how well each rare class is found on a part of the split."""
+    for name, part, one in found:
+        looked = "node" if one.budget == 1 else "nodes"
+        line = (
+            f"Rare class {name}, {part}: average precision {one.average_precision:.3f} (chance "
+            f"{one.nodes / one.of:.3f}); the {one.budget} {looked} of highest probability hold "
+            f"{one.recall:.0%} of the class, and {one.precision:.0%} of them are of it."
+        )
+        if one.threshold is not None:
+            line += (
+                f" At a probability of {one.threshold:.3f} or more {one.flagged} nodes are "
+                f"flagged, with {one.flagged_recall:.0%} of the class"
+            )
+            if one.flagged_precision is not None:
+                line += f"; {one.flagged_precision:.0%} of them are of it"
+            line += "."
+        say(line)
+
+
 def show_scores(
     chosen: Config,
     scores: dict[str, Scores],
@@ -158,13 +220,13 @@ def show_scores(
     title = f"{short_name(chosen.data.dataset)}, {named}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
-    columns = list(next(iter(scores.values())).shown())
+    rows = {name: one.shown() for name, one in scores.items()}
+    columns = dict.fromkeys(column for one in rows.values() for column in one)
     for column in columns:
         table.add_column(column, justify="right")
-    beside = {f"test, {name}": Scores(one["test"]) for name, one in baselines.items()}
-    for name, one in (scores | beside).items():
-        values = one.shown()
-        table.add_row(name, *(f"{values[c]:.4f}" if c in values else "" for c in columns))
+    rows |= {f"test, {name}": Scores(one["test"]).shown() for name, one in baselines.items()}
+    for name, values in rows.items():
+        table.add_row(name, *(f"{values[key]:.4f}" if key in values else "" for key in columns))
     rates = Table(box=box.SIMPLE_HEAD)
     rates.add_column("layer", justify="right")
     rates.add_column("drop rate", justify="right")

@@ -23,7 +23,15 @@ from graphdrop.cli.executors import (
     Slurm,
     executor_for,
 )
-from graphdrop.cli.runs import Device, show_calibration, show_mean_error, show_scores
+from graphdrop.cli.runs import (
+    Budget,
+    CostRatio,
+    Device,
+    show_calibration,
+    show_mean_error,
+    show_rare,
+    show_scores,
+)
 from graphdrop.cli.seeds import show_seeds, trained_seeds
 from graphdrop.cli.signals import stopping_at_signals, stopping_runs
 from graphdrop.config import Config
@@ -150,6 +158,8 @@ def train(
         ),
     ] = 0,
     device: Device = "cpu",
+    budget: Budget = None,
+    cost_ratio: CostRatio = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, if there is one.")
     ] = False,
@@ -203,6 +213,7 @@ def train(
         ),
         "model": {"method": method, "architecture": architecture, "layers": layers},
         "train": {"epochs": epochs, "batch_size": batch_size, "fan_out": fan_out},
+        "predict": {"budget": budget, "cost_ratio": cost_ratio},
     }
     given = {
         name: {key: value for key, value in section.items() if value is not None}
@@ -264,10 +275,20 @@ def train(
 
 def _show(chosen: Config, result: Result, out: Path) -> None:
     """The scores of a run, as tables and for machines."""
+    from graphdrop.metrics import RareFigures  # noqa: PLC0415 - --help needs no torch
+
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
     scores = {"validation": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates, result.baselines)
+    show_rare(
+        [
+            (one["name"], part, RareFigures(**one[part]))
+            for one in result.rare
+            for part in ("validation", "test")
+            if part in one
+        ]
+    )
     show_calibration(result.calibration)
     if result.always_the_mean:
         show_mean_error(chosen, result.always_the_mean["rmse"])

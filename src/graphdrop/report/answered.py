@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.report.collect import RunEvidence
+from graphdrop.data.names import Names
+from graphdrop.metrics import RareFigures
+from graphdrop.report.collect import POINTS, RunEvidence, of_rows
+from graphdrop.train.evaluation import rare_classes_found
+
+FIRST = 20
+"""So many nodes to look at first are listed for a rare class."""
 
 SCORES = {
     "entropy": "entropy",
@@ -47,6 +54,49 @@ class ClassFigures(NamedTuple):
     right: int
     held: int | None
     """How many sets hold the class; `None` for a run without sets."""
+
+
+class RareView(NamedTuple):
+    """A rare class: how well it is found among the test nodes, and which nodes to look at first."""
+
+    label: int
+    figures: RareFigures
+    recall: list[float]
+    precision: list[float]
+    """The precision at every recall; the curve has at most `POINTS` points."""
+    first: list[tuple[str, float, int]]
+    """Id, probability and label, -1 for none, of the nodes outside of training of the highest
+    probability."""
+    trusted: int
+    """How many test nodes of the class are trusted as nodes of another one."""
+
+
+def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
+    """The rare classes that some test node is of."""
+    test, names, found = data.test_mask, Names.of(data), []
+    by_label = rare_classes_found(of_rows(run.prediction, test), data.y[test], run.config)
+    for label, figures in by_label.items():
+        probability = run.prediction.probabilities[:, label]
+        order = probability[test].argsort(descending=True, stable=True)
+        hits = (data.y[test][order] == label).double().cumsum(0)
+        at = torch.linspace(0, len(hits) - 1, min(POINTS, len(hits))).long()
+        others = (~data.train_mask).nonzero().flatten()
+        first = others[probability[others].argsort(descending=True, stable=True)][:FIRST]
+        missed = test & (data.y == label) & run.trust.trusted & (run.decided != label)
+        found.append(
+            RareView(
+                label=label,
+                figures=figures,
+                recall=(hits / hits[-1])[at].tolist(),
+                precision=(hits[at] / (at + 1)).tolist(),
+                first=[
+                    (names.node(node), float(probability[node]), int(data.y[node]))
+                    for node in first.tolist()
+                ],
+                trusted=int(missed.sum()),
+            )
+        )
+    return found
 
 
 def refusal(run: RunEvidence, data: Data) -> Refusal:

@@ -64,6 +64,7 @@ def _card(folder: Path) -> str:
         f"Trained with graphdrop {_plain(about.versions.get('graphdrop', ''))}.",
         *_section("Data", _data(data, schema, about)),
         *_section("Figures", [_figures(result), *_mean_error(result)], listed=False),
+        *_section("Rare classes", _rare(result.get("rare", []))),
         *_section("Calibration", _calibration(result.get("calibration", {}), about)),
         *_section("Intended use", _use(schema)),
         *_section("Limits", [*_limits(config, about), *map(_sentence, result.get("warnings", []))]),
@@ -166,6 +167,32 @@ def _figures(result: Mapping[str, Any]) -> str:
         cells = [f"{float(scores[metric.name]):.4f}" for metric in known]
         lines.append(f"| {part} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _rare(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """How well each rare class is found among the test nodes."""
+    lines = []
+    for one in found:
+        name, share = _plain(one["name"]), f"{one['share']:.1%}"
+        test = one.get("test")
+        if test is None:
+            lines.append(f"{name}: {share} of the labelled training nodes, and no test node.")
+            continue
+        line = (
+            f"{name}: {share} of the labelled training nodes. Average precision on the test nodes "
+            f"{test['average_precision']:.3f} (chance {test['nodes'] / test['of']:.3f}); the "
+            f"{test['budget']:,} nodes of highest probability hold {test['recall']:.0%} of its "
+            f"{test['nodes']:,} nodes, and {test['precision']:.0%} of them are of it."
+        )
+        known = one.get("validation") or {}
+        if known.get("threshold") is not None and known["flagged_precision"] is not None:
+            line += (
+                f" Threshold by cost: a probability of {known['threshold']:.3f}; on the validation "
+                f"nodes it finds {known['flagged_recall']:.0%} of the class with a precision of "
+                f"{known['flagged_precision']:.0%}."
+            )
+        lines.append(line)
+    return lines
 
 
 def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:

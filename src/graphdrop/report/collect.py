@@ -100,7 +100,7 @@ def collect(
     decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
-    scores = evaluation.score(_of_rows(prediction, test), labels, config)
+    scores = evaluation.score(of_rows(prediction, test), labels, config)
     uncalibrated = raw_reliability = None
     if prediction.calibrated:
         raw = _predicted(model, data, rows=test, calibrator=None)
@@ -115,7 +115,7 @@ def collect(
         prediction=prediction,
         decided=decided,
         sets=None if prediction.origin.set_nodes is None else prediction.sets(COVERAGE),
-        trust=trusted(prediction, COVERAGE),
+        trust=trusted(prediction, COVERAGE, config.predict.cost_ratio),
         scores=scores,
         uncalibrated=uncalibrated,
         floor=result.calibration.get("ece_floor"),
@@ -149,7 +149,8 @@ def _predicted(model: nn.Module, data: Data, **options: Any) -> Predictive:
     return whole
 
 
-def _of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
+def of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
+    """The prediction of some of its rows, without the graph that it comes from."""
     return Predictive(
         prediction.probabilities[rows],
         prediction.votes[rows],

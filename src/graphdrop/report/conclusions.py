@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.data.names import Names
 from graphdrop.data.traits import adjusted_homophily
-from graphdrop.report.answered import SCORES, refusal, set_figures
+from graphdrop.report.answered import SCORES, rare_views, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
 from graphdrop.train.evaluation import metrics_by_name
 
@@ -40,6 +41,7 @@ def conclusions(
         "graph": [_edges(data), *(_neighbours(name, run, data) for name, run in pairs)],
         "selective": [_refusal(name, run, data) for name, run in pairs],
         "sets": [_sets(name, run, data) for name, run in pairs],
+        "rare": [text for name, run in pairs for text in _rare(name, run, data)],
         "calibration": [_calibration(name, run, data) for name, run in pairs],
         "training": [_training(name, run) for name, run in pairs],
         "smoothing": [_smoothing(name, run) for name, run in pairs],
@@ -189,6 +191,31 @@ def _sets(name: str, run: RunEvidence, data: Data) -> str:
         f"the test nodes, {kept}, and name {figures.size:.2f} classes on average; "
         f"{_share(figures.sizes[1])} of them name one class only.{in_time}"
     )
+
+
+def _rare(name: str, run: RunEvidence, data: Data) -> list[str]:
+    """A sentence for each rare class."""
+    names, texts = Names.of(data), []
+    for one in rare_views(run, data):
+        label, found = names.label(one.label), one.figures
+        text = (
+            f"{name}: {_share(found.nodes / found.of)} of the test nodes are of the rare class "
+            f"{label}. The {found.budget:,} nodes with its highest probability hold "
+            f"{_share(found.recall)} of them; the average precision is "
+            f"{found.average_precision:.3f}, where chance gives {found.nodes / found.of:.3f}."
+        )
+        if found.threshold is not None:
+            share = _share(found.flagged_recall or 0.0)
+            text += (
+                f" From a probability of {found.threshold:.3f} on, which the ratio of costs asks "
+                f"for, {found.flagged:,} nodes are flagged, with {share} of the class."
+            )
+        text += (
+            f" The run trusts {_share(one.trusted / found.nodes)} of the class's nodes as nodes of "
+            "another class."
+        )
+        texts.append(text)
+    return texts
 
 
 def _calibration(name: str, run: RunEvidence, data: Data) -> str:

@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 from graphdrop.config import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
-from graphdrop.report.answered import class_figures, refusal, set_figures
+from graphdrop.report.answered import class_figures, rare_views, refusal, set_figures
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
@@ -284,6 +284,9 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "sets": None if run.sets is None else packed(of(run.sets.members), "uint8"),
         "sets_approximate": run.sets is None or run.sets.approximate,
         "set_figures": None if figures is None else figures._asdict(),
+        "rare": [
+            one._asdict() | {"figures": one.figures._asdict()} for one in rare_views(run, data)
+        ],
         "classes": [one._asdict() for one in class_figures(run, data)],
         "rule": {
             "by": run.trust.by,

@@ -92,6 +92,7 @@ summary();
 graphControls();
 selectiveFigures();
 setFigures();
+rareFigures();
 calibrationFigures();
 trainingFigures();
 smoothingFigures();

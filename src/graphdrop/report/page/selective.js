@@ -130,3 +130,28 @@ function setFigures() {
       ...runs.flatMap((run) => [share(run.classes[c].right, count), share(run.classes[c].held, count)])) : null))));
   byId("set-charts").append(make("div", { class: "chart" }, make("h3", {}, "Class by class"), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Class by class" }, table)));
 }
+
+// For each rare class precision against recall, and the nodes to look at first by every run.
+function rareFigures() {
+  const labels = [...new Set(runs.flatMap((run) => run.rare.map((one) => one.label)))];
+  byId("rare").hidden = byId("rare-link").hidden = !labels.length;
+  for (const label of labels) {
+    const found = runs.flatMap((run, k) => run.rare.filter((one) => one.label === label).map((one) => [run, k, one]));
+    const { nodes: count, of } = found[0][2].figures;
+    byId("rare-charts").append(chart({
+      title: `Precision against recall: ${className(label)}`, xLabel: `recall: share of its ${count} test nodes that are found`, yLabel: "precision", x: [0, 1], y: [0, 1], legend: true, xText: percent, yText: percent,
+      series: [
+        ...found.map(([run, k, one]) => ({ name: run.name, points: zip(one.recall, one.precision), colour: runColour(k), dash: runDash(k), shape: k })),
+        { name: "chance", points: [[0, count / of], [1, count / of]], colour: "var(--soft)", dash: "4 4", shape: 3, thin: true },
+      ],
+      marks: found.map(([, k, one]) => ({ x: one.figures.recall, y: one.figures.precision, shape: k, colour: runColour(k) })),
+    }).element);
+    for (const [run, , one] of found) {
+      const table = make("table", {},
+        make("thead", {}, make("tr", {}, ["node", "probability", "label"].map((text) => make("th", { scope: "col" }, text)))),
+        make("tbody", {}, one.first.map(([id, probability, known]) => make("tr", {}, make("th", { scope: "row" }, id), make("td", {}, number(probability)), make("td", {}, className(known))))));
+      const title = `Look at these first: ${className(label)}, ${run.name}`;
+      byId("rare-charts").append(make("div", { class: "chart" }, make("h3", {}, title), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": title }, table)));
+    }
+  }
+}

@@ -345,7 +345,7 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             higher_is_better=True,
             help="Of a class with less than 10 % of the training nodes: the mean precision over "
             "the recalls when nodes are looked at in the order of its probability, averaged over "
-            "such classes; chance gives the share of the class.",
+            "such classes; good is far above the share of the class, which chance gives.",
         ),
         _share(
             "recall_at_budget",
@@ -353,7 +353,8 @@ METRICS: dict[Output, list[ScoreMetric]] = {
             _rare_mean("recall"),
             help="Of a class with less than 10 % of the training nodes: the share of its nodes "
             "among those that a budget allows to look at (predict.budget, 1 % unless set), the "
-            "likeliest first, averaged over such classes; chance gives the budget's share.",
+            "likeliest first, averaged over such classes; good is far above the budget's share of "
+            "all nodes, which chance gives.",
         ),
         ScoreMetric(
             "error_auroc_entropy",

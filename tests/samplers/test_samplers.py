@@ -15,6 +15,7 @@ from contracts.sampler_contract import (
     block_of,
     town,
 )
+from graphdrop import GCN
 from graphdrop.kernels import materialize
 from graphdrop.rates import BetaBernoulliRate, Rate
 from graphdrop.samplers import (
@@ -182,3 +183,32 @@ def test_some_samplers_draw_as_others_do(sampler: Sampler, another: Sampler) -> 
         # before normalization the identity is added behind the masks
         compared = ~LOOPS if sampler.before_normalization else slice(None)
         assert torch.equal(found[compared], wanted[compared])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"blocks": 4},
+        {"symmetric": True},
+        {"self_loops": False},
+        {"before_normalization": True},
+        {"pairs": True},
+    ],
+    ids=str,
+)
+def test_a_state_is_loaded_by_a_sampler_of_the_same_settings_alone(changed):
+    def model(**settings):
+        return GCN(4, 4, 2, 3, GraphDropConnect(0.2, **({"blocks": 2} | settings)))
+
+    state = model().state_dict()
+    model().load_state_dict(state)
+    with pytest.raises(ValueError, match=r"in this model and .* in the state"):
+        model(**changed).load_state_dict(state)
+
+
+def test_a_state_of_another_sampler_or_without_settings_is_refused():
+    state = DropEdge(0.2, symmetric=False).state_dict()
+    with pytest.raises(ValueError, match="sampler is 'GraphDropConnect' in this model and 'DropEd"):
+        GraphDropConnect(0.2, blocks=1).load_state_dict(state)
+    with pytest.raises(ValueError, match="settings that are none"):
+        DropEdge(0.2).load_state_dict(state | {"_extra_state": torch.ones(3, dtype=torch.uint8)})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+import json
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -182,6 +183,35 @@ class Sampler(nn.Module):
         fresh = copy.deepcopy(self)
         fresh.rate.reset_parameters()
         return fresh
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the state of a sampler belongs to, beside the parameters of its rate."""
+        names = ("blocks", "symmetric", "self_loops", "before_normalization", "rescale", "pairs")
+        set_here = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return {"sampler": type(self).__name__, **set_here}
+
+    def get_extra_state(self) -> Tensor:
+        """The settings of the sampler, as a part of the state of its model: JSON in bytes."""
+        text = json.dumps(self._settings).encode()
+        return torch.tensor(list(text), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Compare the settings of the state with those of this sampler; raise if they differ."""
+        try:
+            stored = dict(json.loads(bytes(state.tolist())))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(
+                f"the state of a {type(self).__name__} has settings that are none ({error}): take "
+                "the state of a model that graphdrop has built"
+            ) from error
+        own = self._settings
+        for name in {**own, **stored}:
+            if own.get(name) != stored.get(name):
+                raise ValueError(
+                    f"{name} is {own.get(name)!r} in this model and {stored.get(name)!r} in the "
+                    "state: build the model with the sampler that the state was saved with"
+                )
 
     def extra_repr(self) -> str:
         """The options that are set."""

@@ -263,3 +263,11 @@ def test_the_random_part_belongs_to_the_id_of_a_node():
     first = sets(torch.arange(60), 0)
     assert torch.equal(first, sets(order, 0))
     assert not torch.equal(first, sets(order, 1))
+
+
+@pytest.mark.parametrize(("name", "number"), [("nodes", 1e308), ("nodes", -1), ("labels", 0.5)])
+def test_calibration_nodes_of_a_file_that_are_no_numbers_of_nodes_are_refused(name, number):
+    values = {"nodes": [0], "labels": [1], "probabilities": [[0.5, 0.5]]}
+    values |= {"held_out": True, "calibrated": False, name: [number]}
+    with pytest.raises(ValueError, match=f"the {name} of the calibration nodes have"):
+        SetNodes.from_json(values)

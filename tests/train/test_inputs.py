@@ -173,3 +173,12 @@ class Notes(Silent):
 
     def note(self, line):
         self.lines.append(line)
+
+
+@pytest.mark.parametrize("recipe", ["auto", "paper"])
+def test_negative_edge_weights_are_refused_in_every_recipe(tiny, recipe):
+    data = copy.copy(tiny.data)
+    data.edge_weight = torch.ones(data.edge_index.shape[1])
+    data.edge_weight[3] = -0.5
+    with pytest.raises(ValueError, match=r"edge_weight is -0\.5 for edge 3; Trainer takes"):
+        Trainer(Config(recipe=recipe), data, progress=Silent())

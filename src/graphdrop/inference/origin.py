@@ -43,7 +43,16 @@ class SetNodes:
         """What ``as_json`` wrote."""
         if values is None:
             return None
-        nodes, labels = (torch.tensor(values[name]).long() for name in ("nodes", "labels"))
+        for name in ("nodes", "labels"):
+            wrong = [n for n in values[name] if type(n) is not int or not 0 <= n < 2**48]
+            if wrong:
+                raise ValueError(
+                    f"the {name} of the calibration nodes have {wrong[0]!r}, which is no number of "
+                    "one: save the model again"
+                )
+        nodes, labels = (
+            torch.tensor(values[name], dtype=torch.long) for name in ("nodes", "labels")
+        )
         probabilities = torch.tensor(values["probabilities"])
         if not len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
             raise ValueError(

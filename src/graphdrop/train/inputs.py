@@ -77,6 +77,7 @@ def dataset_for(
             "Trainer(Config(), data)"
         )
     config, dataset = _found(config, data, task)
+    check_weights(dataset.data)
     if config.data.split != "default":
         return config, dataset
     split = dataset.split
@@ -243,6 +244,17 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
     if task is None:
         task_of(data.y[split.used], settings.task)  # refuses what is no target
     return Dataset(OWN, data, split, 0, notes=notes)
+
+
+def check_weights(data: Data) -> None:
+    """Refuse negative edge weights, for which no normalization of an adjacency matrix is meant."""
+    weight = data.get("edge_weight")
+    if isinstance(weight, Tensor) and bool((weight < 0).any()):
+        edge = int((weight < 0).nonzero()[0])
+        raise ValueError(
+            f"data.edge_weight is {float(weight.flatten()[edge]):g} for edge {edge}; Trainer takes "
+            "weights of at least 0: remove such edges, or set data.edge_weight = None"
+        )
 
 
 def check_edges_are_read(data: Data, architecture: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import torch
@@ -163,7 +164,10 @@ def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
     numbered = all(as_number(text) is not None or is_missing(text) for text in set(texts))
     if numbered:
         texts = [text for text in texts if not is_missing(text)]
-    found, filled = set(texts), len(texts)
+    shortest = dict[str | Decimal, str]()  # of numbers that are equal, such as 1 and 1.0
+    for text in sorted(set(texts), key=lambda text: (len(text), text)):
+        shortest.setdefault(as_class(text), text)
+    found, filled = set(shortest.values()), len(texts)
     if not found:
         raise ValueError(f"{nodes.name} has no label in the column {name}: label some nodes")
     if len(found) > 2 and 2 * len(found) > filled:
@@ -176,15 +180,27 @@ def classes_of(nodes: Table, name: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def as_class(text: str) -> str | Decimal:
+    """What a label is compared by: its number if it is one, or else its text."""
+    text = text.strip()
+    try:
+        return text if as_number(text) is None else Decimal(text)
+    except InvalidOperation:  # such as an exponent of twenty digits
+        return text
+
+
 def labels_of(nodes: Table, name: str | None, classes: Sequence[str]) -> tuple[Tensor, int]:
     """The class of every node, -1 for none, and how many nodes have one that is not known."""
     if name is None or name not in nodes.columns:
         return torch.full((nodes.rows,), -1), 0
-    number = {text: at for at, text in enumerate(classes)}
-    found = [
-        -1 if text is None else number.get(text.strip(), -1 if is_missing(text) else -2)
-        for text in nodes.columns[name].strings()
-    ]
+    number = {as_class(text): at for at, text in enumerate(classes)}
+    texts = nodes.columns[name].strings()
+    of_text = {
+        text: number.get(as_class(text), -1 if is_missing(text) else -2)
+        for text in set(texts)
+        if text is not None
+    }
+    found = [-1 if text is None else of_text[text] for text in texts]
     labels = torch.tensor(found, dtype=torch.long)
     return labels.clamp_min(-1), int((labels == -2).sum())
 

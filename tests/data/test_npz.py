@@ -13,6 +13,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
+from graphdrop import load_dataset
 from graphdrop.data.npz import read_npz
 
 ADJACENCY = np.array([[0, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32)
@@ -233,7 +234,7 @@ def test_arrays_that_are_too_large_together_are_refused():
 
 def test_the_limit_can_be_set_in_the_environment(monkeypatch):
     monkeypatch.setenv("GRAPHDROP_MAX_BYTES", "400")
-    with pytest.raises(ValueError, match=r"400 bytes may be taken: .* set GRAPHDROP_MAX_BYTES"):
+    with pytest.raises(ValueError, match=r"400 bytes may be taken: .* GRAPHDROP_MAX_BYTES"):
         read_npz(archive(platonov()), "some.npz")
 
 
@@ -330,3 +331,30 @@ def test_sparse_features_wider_than_any_network_are_refused_with_what_they_take(
 @pytest.mark.parametrize(("most", "layout"), [(2**28, torch.strided), (2**24, torch.sparse_csr)])
 def test_sparse_features_are_not_made_dense_beyond_the_limit(most, layout):
     assert read_npz(io.BytesIO(wide(100_000)), "some.npz", max_bytes=most).x.layout == layout
+
+
+@pytest.mark.parametrize("key", ["node_labels", "edges"])
+def test_a_number_beyond_int64_is_refused(tmp_path, key):
+    arrays = {"node_features": np.ones((4, 2)), "node_labels": np.arange(4) % 2}
+    arrays["edges"] = np.array([[0, 1], [2, 3]])
+    arrays[key] = arrays[key].astype(np.uint64)
+    arrays[key].reshape(-1)[1] = 2**64 - 1  # -1 as int64: no label
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"an array {key} with the number 18446744073709551615"):
+        load_dataset(tmp_path / "a.npz", split="random-fractions")
+
+
+def test_an_archive_that_unpacks_to_many_times_its_size_is_refused(tmp_path, run, monkeypatch):
+    monkeypatch.setattr("graphdrop.util.memory.ALWAYS", 2**20)
+    monkeypatch.delenv("GRAPHDROP_MAX_BYTES", raising=False)
+    path, zeros = tmp_path / "a.npz", np.zeros((20_000, 100), np.float32)
+    labels, edges = np.arange(20_000) % 2, np.array([[0, 1], [2, 3]])
+    np.savez_compressed(path, node_features=zeros, node_labels=labels, edges=edges)
+    words = ("data", "info", path, "--split", "random-fractions")
+    code, _, said = run(*words)
+    assert code == 2
+    assert "a.npz, with its array node_features" in said
+    assert "--max-bytes" in said
+    assert run(*words, "--max-bytes", 2**28)[0] == 0
+    assert run(*words)[0] == 2  # the limit was that of one command
+    assert load_dataset(path, split="random-fractions", max_bytes=2**28).data.num_nodes == 20_000

@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,12 @@ from graphdrop.cli import (
     search,
     train,
 )
+from graphdrop.util.memory import VARIABLE
 from graphdrop.util.visible import say
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"
+_MAX_BYTES = "--max-bytes"
 _ANYWHERE = (_DEBUG, output.JSON, output.QUIET)
 _SHOWS_TEXT = {"--help", "--help-all", "--version", "--show-completion", "--install-completion"}
 
@@ -51,6 +54,21 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _limit_memory(context: typer.Context, wanted: int | None) -> None:
+    """Put the limit into the environment, which other processes of this command share."""
+    if wanted is None:
+        return
+    former = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(wanted)
+
+    def restore() -> None:
+        os.environ.pop(VARIABLE)
+        if former is not None:
+            os.environ[VARIABLE] = former
+
+    context.call_on_close(restore)
+
+
 @app.callback()
 def _options(
     version: Annotated[
@@ -70,6 +88,16 @@ def _options(
     quiet: Annotated[
         bool, typer.Option(output.QUIET, help="Print no progress and no notes.")
     ] = False,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            _MAX_BYTES,
+            min=0,
+            callback=_limit_memory,
+            show_default="half of the free memory, and 400 times the size of a file",
+            help=f"Memory that data and a network may take (also {VARIABLE}).",
+        ),
+    ] = None,
 ) -> None:
     """Learnable connection sampling and uncertainty for graph neural networks.
 
@@ -84,12 +112,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = _DEBUG in given or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0")
     # One adds such words at the end of a line; as options of all commands they belong in front.
-    ordered = [word for word in _ANYWHERE if word in given]
-    ordered += [word for word in given if word not in _ANYWHERE]
+    front, rest, words = [word for word in _ANYWHERE if word in given], list[str](), iter(given)
+    for word in words:
+        if word.partition("=")[0] == _MAX_BYTES:
+            front += [word] if "=" in word else [word, *islice(words, 1)]
+        elif word not in _ANYWHERE:
+            rest.append(word)
     as_json = output.JSON in given and not _SHOWS_TEXT.intersection(given)
     try:
         with output.for_machines(as_json=as_json, quiet=output.QUIET in given):
-            app(ordered, prog_name="graphdrop")
+            app([*front, *rest], prog_name="graphdrop")
     except SystemExit as stop:
         if as_json:
             code = stop.code if isinstance(stop.code, int) else 0

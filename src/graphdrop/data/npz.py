@@ -51,7 +51,7 @@ def _read_shchur(archive: Archive, adjacency: str, attributes: str) -> Data:
             f"{archive.name} has an adjacency matrix of shape {edges.shape}: not square"
         )
     nodes = edges.shape[0]
-    labels = archive.array("labels", (nodes,), "iu", Use.LABELS)
+    labels = _integers(archive, "labels", archive.array("labels", (nodes,), "iu", Use.LABELS))
     entries = edges.tocoo()
     if not np.isfinite(entries.data).all():
         raise ValueError(f"{archive.name} has an infinite or NaN entry in its adjacency matrix")
@@ -64,16 +64,20 @@ def _read_shchur(archive: Archive, adjacency: str, attributes: str) -> Data:
         check_columns(features.shape[1], f"{archive.name}, {attributes}*,", archive.most)
     return Data(
         x=feature_tensor(features, archive.free),
-        edge_index=_integers(np.stack([entries.row[present], entries.col[present]])),
-        y=_integers(labels),
+        edge_index=torch.from_numpy(
+            np.stack([entries.row[present], entries.col[present]]).astype(np.int64)
+        ),
+        y=labels,
     )
 
 
 def _read_platonov(archive: Archive) -> Data:
     labels = archive.array("node_labels", (archive.rows("node_features"),), "iu", Use.LABELS)
+    y = _integers(archive, "node_labels", labels)
     features = archive.array("node_features", (len(labels), None), "biuf", Use.FEATURES)
     edges = archive.array("edges", (None, 2), "iu", Use.EDGES)
-    data = Data(x=feature_tensor(features), edge_index=_integers(edges.T), y=_integers(labels))
+    edge_index = _integers(archive, "edges", edges.T)
+    data = Data(x=feature_tensor(features), edge_index=edge_index, y=y)
     if archive.keys.intersection(_MASKS):
         for key in _MASKS:
             masks = archive.array(key, (None, len(labels)), "b", Use.MASKS)
@@ -98,5 +102,11 @@ def _read_csr(archive: Archive, prefix: str, use: Use, rows: int | None = None) 
     )
 
 
-def _integers(array: NDArray[Any]) -> Tensor:
+def _integers(archive: Archive, key: str, array: NDArray[Any]) -> Tensor:
+    """An array as int64; a number beyond it, which would become another one, is refused."""
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        raise ValueError(
+            f"{archive.name} has an array {key} with the number {array.max()}: number nodes and "
+            "classes from 0"
+        )
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))

@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "GRAPHDROP_MAX_BYTES"
+RATIO: Final = 400
+"""A file that takes more memory than so many times its size is refused: zeros pack 1000 to 1."""
+ALWAYS: Final = 2**29
+"""So many bytes any file may take."""
 _MEMINFO: Final = Path("/proc/meminfo")
 # The limit of a container and what it uses of it, in version 2 and version 1 of Linux's cgroups.
 _CGROUPS: Final = (
@@ -27,15 +31,15 @@ def check_bytes(what: str, needed: int, limit: int | None = None) -> None:
     if needed > most:
         raise ValueError(
             f"{what} would take {in_words(needed)} of memory, and {in_words(most)} may be taken: "
-            f"make it smaller, or set {VARIABLE} to more bytes if there is room"
+            f"make it smaller, or allow more bytes by --max-bytes or {VARIABLE} if there is room"
         )
 
 
-def most_bytes(limit: int | None = None) -> int:
+def most_bytes(limit: int | None = None, file: Path | None = None) -> int:
     """The largest number of bytes that may be allocated at once.
 
     By default the value of the environment variable `GRAPHDROP_MAX_BYTES`, or half of the free
-    memory.
+    memory, and for what is read from a file `RATIO` times its size or `ALWAYS`.
     """
     if limit is not None:
         if limit < 0:
@@ -43,7 +47,8 @@ def most_bytes(limit: int | None = None) -> int:
         return limit
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
-        return free_bytes() // 2
+        half = free_bytes() // 2
+        return half if file is None else min(half, max(ALWAYS, RATIO * file.stat().st_size))
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise ValueError(
             f"{VARIABLE} is {text[:40]!r}: give a whole number of bytes, such as 8000000000"

@@ -480,3 +480,26 @@ def test_weights_of_repeated_edges_are_averaged(tmp_path):
         load_tables(tmp_path, weight="cost", split="random-fractions")
     unread = load_tables(tmp_path, split="random-fractions")
     assert "cost of the edges" in unread.notes[0]
+
+
+def test_a_parquet_file_that_unpacks_to_many_times_its_size_is_refused(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    monkeypatch.setattr("graphdrop.util.memory.ALWAYS", 2**20)
+    monkeypatch.delenv("GRAPHDROP_MAX_BYTES", raising=False)
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda _: pytest.fail("it was unpacked"))
+    table = arrow.table({"id": arrow.array(np.zeros(2_000_000))})
+    parquet.write_table(table, tmp_path / "nodes.parquet")
+    assert (tmp_path / "nodes.parquet").stat().st_size < 200_000
+    with pytest.raises(ValueError, match=r"2000000 rows .* would take .*--max-bytes"):
+        read_table(tmp_path / "nodes.parquet")
+
+
+def test_equal_numbers_are_one_class(tmp_path):
+    labels = ["1", "1.0", "2", "+2", "2e0", "01", "10", "1e1"]
+    rows = [f"{i},{i},{label}" for i, label in enumerate(labels * 3)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,size,label", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    data = load_tables(tmp_path, split="random-fractions").data
+    assert data.names.classes == ("1", "2", "10")
+    assert data.y[:8].tolist() == [0, 0, 1, 1, 1, 0, 2, 2]

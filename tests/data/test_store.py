@@ -17,10 +17,12 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.graph_store import EdgeLayout
 
+from contracts.changed_stores import sign
 from graphdrop import GCN, Graph, GraphDropConnect, load_dataset, predict
 from graphdrop.data.store import Store, convert
 from graphdrop.data.store.arrays import read_array
 from graphdrop.graph import sorting
+from graphdrop.loader import NeighborLoader
 from graphdrop.train.provenance import fingerprint
 
 
@@ -153,7 +155,7 @@ def _edit(folder: Path, change: Any) -> None:
         (lambda f: np.save(f / "y.npy", np.array([{}] * 40, dtype=object)), r"y.npy.*header"),
         (lambda f: (f / "x.npy").unlink(), r"x.npy"),
         (lambda f: (f / "x.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff("), r"x.npy"),
-        (lambda f: _edit(f, lambda m: m.update(version=2)), "version is 2"),
+        (lambda f: _edit(f, lambda m: m.update(version=1)), "version is 1"),
         (lambda f: _edit(f, lambda m: m.update(nodes=2**60)), "nodes is"),
         (lambda f: _edit(f, lambda m: m["arrays"]["y"].update(shape=[41])), "y has shape"),
         (lambda f: _edit(f, lambda m: m["arrays"].update({"../y": m["arrays"]["y"]})), "'../y'"),
@@ -169,16 +171,45 @@ def test_a_damaged_store_is_named(tmp_path: Path, change: Any, message: str) -> 
         load_dataset(folder)
 
 
-def test_entries_outside_of_the_graph_are_found_before_a_kernel_reads_them(tmp_path: Path) -> None:
-    for name in ("indices", "t_edge", "indptr"):
-        folder = convert(some_data(), tmp_path / name)
-        array = np.load(folder / f"{name}.npy", mmap_mode="r+")
-        array[3] = 1_000_000
-        array.flush()
-        with pytest.raises(ValueError, match=rf"{name}\.npy has entries outside"):
-            Graph.from_data(load_dataset(folder).data)
-        with pytest.raises(ValueError, match="changed or damaged"):
-            Store(folder).verify()
+@pytest.mark.parametrize("number", [1_000_000, -7])
+@pytest.mark.parametrize("name", ["indices", "t_edge", "indptr", "edge_index"])
+def test_entries_outside_of_the_graph_are_found_before_a_kernel_reads_them(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    folder = convert(some_data(), tmp_path / "store")
+    array = np.load(folder / f"{name}.npy", mmap_mode="r+")
+    array.reshape(-1)[3] = number
+    array.flush()
+    sign(folder)
+    with pytest.raises(ValueError, match=rf"{name}\.npy has entries outside"):
+        Graph.from_data(load_dataset(folder).data)
+    data = load_dataset(folder).data
+    if name == "edge_index":  # batches read no other
+        with pytest.raises(ValueError, match=str(number)):
+            NeighborLoader(data, [2])
+        with pytest.raises(ValueError, match="has entries outside"):
+            Store(folder).get_edge_index(edge_type=None, layout=EdgeLayout.COO)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "edge_index", "indices", "t_indices"])
+def test_a_store_that_was_changed_does_not_open(tmp_path: Path, name: str) -> None:
+    folder = convert(load_dataset("synthetic").data, tmp_path / "store")
+    array = np.load(folder / f"{name}.npy", mmap_mode="r+")
+    array[:] = array[..., ::-1].copy()  # the shape and the range are kept
+    array.flush()
+    with pytest.raises(ValueError, match=rf"{name}\.npy .*changed or damaged"):
+        Graph.from_data(load_dataset(folder).data)
+
+
+def test_verify_reads_more_of_a_large_store_than_opening(tmp_path: Path) -> None:
+    folder = convert(load_dataset("synthetic").data, tmp_path / "store")
+    array = np.load(folder / "x.npy", mmap_mode="r+")
+    array[1300, 5:50] += 1.0  # beside the parts that opening reads
+    array.flush()
+    store = Store(folder)
+    assert store.x[1300, 5:50].min() >= 1.0
+    with pytest.raises(ValueError, match=r"x\.npy has sha256 .* changed or damaged"):
+        store.verify()
 
 
 def _write(path: Path, lines: list[str]) -> Path:
@@ -275,10 +306,11 @@ def test_labels_and_edges_outside_of_the_graph_are_refused(tmp_path: Path) -> No
         (part == number) & (data.y >= 0) for number in range(3)
     )
     folder = convert(data, tmp_path / "store")
-    for name, message in (("y", "y.npy has entries outside"), ("edge_index", "has sha256")):
+    for name in ("y", "edge_index"):
         stored = np.load(folder / f"{name}.npy")
         np.save(folder / f"{name}.npy", np.full_like(stored, 77))
+        sign(folder)
         opening = load_dataset if name == "y" else lambda path: Store(path).verify()
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=rf"{name}\.npy has entries outside"):
             opening(folder)
         np.save(folder / f"{name}.npy", stored)

@@ -1,4 +1,4 @@
-"""Fuzzing of every entry: `python -m torture.fuzz --cases 106000`.
+"""Fuzzing of every entry: `python -m torture.fuzz --cases 112500`.
 
 Each case is a mutation of valid files by its number; it ends in success or in one of the project's
 named errors, or is a failure. The cases of an entry are done in a process of their own, with a
@@ -33,7 +33,7 @@ GENERATED = 0.15
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=106_000)
+    parser.add_argument("--cases", type=int, default=112_500)
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--entry", action="append", help="only this one; may be repeated")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
@@ -170,8 +170,8 @@ def _case(entry: Any, folders: list[Path], seed: str) -> tuple[str, bool]:
 
     random = Random(seed)
     folder = random.choice(folders)
-    mutation = random.random() >= GENERATED or entry.name == "arguments"
-    if entry.name == "arguments":
+    mutation = random.random() >= GENERATED or not entry.mutated
+    if not entry.mutated:
         new: dict[Path, bytes | None] = {}
     elif mutation:
         new = entries.changed(folder, random)
@@ -213,7 +213,7 @@ def _verdict(entry: Any, folder: Path, random: Random) -> str:
 
 
 def _quietly(entry: Any, folder: Path, random: Random) -> None:
-    with contextlib.suppress(ValueError):  # options that do not fit these tables
+    with contextlib.suppress(ValueError, OSError, AssertionError):  # no case yet
         entry.read(folder, random)
 
 

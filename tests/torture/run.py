@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "torture"
 SHARE = 1.0
 """How much of every part is run."""
-CASES, FITS, MUTANTS = 106_000, 1000, 500
+CASES, FITS, MUTANTS = 112_500, 1000, 500
 LOADERS = (
     "data/npz.py",
     "data/npz_archive.py",

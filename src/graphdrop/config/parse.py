@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+from graphdrop.util.files import check_regular
+
 LARGEST: Final = 2**16
 """Bytes of a file of settings; a file with all of them and their meanings has a tenth of it."""
 MOST_DOTS: Final = 100
@@ -19,7 +21,7 @@ MOST_BRACKETS: Final = 100
 def read_text(path: str | Path) -> str:
     """The text of a file, up to the largest size; raises if it cannot be read."""
     try:
-        with Path(path).open("rb") as stream:
+        with check_regular(Path(path)).open("rb") as stream:
             raw = stream.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise ValueError(

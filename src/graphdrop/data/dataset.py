@@ -26,7 +26,7 @@ from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
 from graphdrop.data.validate import MASKS, is_labelled, validate_data, validate_targets
-from graphdrop.util.files import expanded
+from graphdrop.util.files import check_regular, expanded
 from graphdrop.util.memory import check_bytes, most_bytes
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def load_dataset(
       of PPNP (Gasteiger et al., 2019) on the largest component; or a `Split`
     - `seed`: the seed of a random split, or the number of a stored split
     - `max_bytes`: the largest memory for loading, checked before a file is unpacked; by default the
-      environment variable `GRAPHDROP_MAX_BYTES`, or half of the free memory
+      environment variable `GRAPHDROP_MAX_BYTES`, or half of the free memory; without either a
+      file may take 400 times its size, or 512 MiB
 
     A graph from a file is made undirected, without repeated edges and self-loops; a `Data` keeps
     its edges and is not changed. Features are float32. Features that a file stores as a sparse
@@ -147,7 +148,8 @@ def load_dataset(
             return _from_store(path, split, seed)
         if is_tables(path):
             return load_tables(path, split=split, seed=seed, max_bytes=max_bytes)
-        return _from_files(path.stem, {path.name: _read_file(path, most)}, split, seed, most)
+        content, most = _read_file(path, max_bytes)
+        return _from_files(path.stem, {path.name: content}, split, seed, most)
     raise ValueError(_unknown(name))
 
 
@@ -319,17 +321,17 @@ def _looks_like_a_path(name: str) -> bool:
     return bool(name) and (known or Path(name).name != name or Path(name).exists())
 
 
-def _read_file(path: Path, most: int) -> bytes:
+def _read_file(path: Path, max_bytes: int | None) -> tuple[bytes, int]:
+    """The bytes of a file, and how many its graph may take."""
     if path.is_dir():
         raise ValueError(
             f"{path} is a directory where a file should be: give the .npz file in it, a folder "
             "with nodes.csv and edges.csv, or a store that `graphdrop data convert` wrote"
         )
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is a device or a pipe: give an .npz file")
     try:
+        most = most_bytes(max_bytes, check_regular(path))
         check_bytes(str(path), path.stat().st_size, most)
-        return path.read_bytes()
+        return path.read_bytes(), most
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): give an .npz file") from error
 

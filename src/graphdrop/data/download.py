@@ -17,6 +17,7 @@ from typing import IO, Final
 
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 
+from graphdrop.util.files import check_regular
 from graphdrop.util.visible import Console
 
 CONNECT_SECONDS: Final = 10.0
@@ -60,7 +61,7 @@ def read_verified(path: Path, sha256: str) -> bytes:
     """Read a file; raises if its contents do not match the checksum."""
     if path.is_dir():
         raise ValueError(f"{path} is a directory where a file should be: move it away")
-    raw = path.read_bytes()
+    raw = check_regular(path).read_bytes()
     found = hashlib.sha256(raw).hexdigest()
     if found != sha256:
         raise ChecksumError(str(path), sha256, found, "Delete the file and fetch it again")

@@ -11,6 +11,8 @@ import io
 from pathlib import Path
 from random import Random
 
+from graphdrop.util.files import check_regular
+
 FIELDS = ("biology", "chemistry", "physics")
 VENUES = {
     "biology": ("Cell Notes", "Open Letters", "Field Studies"),
@@ -91,7 +93,7 @@ def write_example(folder: Path) -> list[Path]:
     """Write the four files into a folder, which is made; no file of other contents is replaced."""
     files = {folder / name: content for name, content in example_files().items()}
     for path, content in files.items():
-        if path.exists() and path.read_bytes() != content:
+        if path.exists() and check_regular(path).read_bytes() != content:
             raise ValueError(
                 f"{path} is there already, with other contents; give another FOLDER, "
                 "or move the file away"

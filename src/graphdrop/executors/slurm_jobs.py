@@ -19,6 +19,7 @@ from typing import Any
 
 from graphdrop.executors.groups import GroupedExecutor, Resources, Task, Work
 from graphdrop.executors.jobs import Event
+from graphdrop.util.files import check_regular
 
 AT_ONCE = 32
 """SLURM jobs at once, unless another number is given."""
@@ -149,7 +150,7 @@ def _read(spool: Path, task: Task) -> Iterator[Event]:
     """Events that were written since; the last one may have no end yet."""
     if not spool.exists():
         return
-    with spool.open("rb") as stream:
+    with check_regular(spool).open("rb") as stream:
         stream.seek(task.read)
         for line in stream:
             if not line.endswith(b"\n"):

@@ -23,7 +23,7 @@ from typing import IO, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphdrop.util.files import sync_folder
+from graphdrop.util.files import check_regular, sync_folder
 from graphdrop.util.memory import check_bytes, most_bytes
 
 RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.gz"
@@ -83,7 +83,7 @@ class Store:
             self._archives_read = True
         if not self.path.exists():
             return self._records
-        with self.path.open("rb") as stream:
+        with check_regular(self.path).open("rb") as stream:
             stream.seek(self._read)
             for line in stream:
                 if not line.endswith(b"\n"):
@@ -116,6 +116,8 @@ class Store:
         """Add a finished run; when this returns, the disk has it."""
         line = (json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n").encode()
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            check_regular(self.path)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -131,7 +133,10 @@ class Store:
     def claims(self) -> Iterator[Claims]:
         """Context in which this process can claim runs; at its end it gives them all back."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / CLAIMS).open("ab") as stream:
+        path = self.folder / CLAIMS
+        if path.exists():
+            check_regular(path)
+        with path.open("ab") as stream:
             yield Claims(stream)
 
 
@@ -139,7 +144,7 @@ def unpacked(path: Path) -> bytes:
     """The lines of a compressed file of runs."""
     parts, size, most = list[bytes](), 0, most_bytes()
     try:
-        with gzip.open(path) as stream:
+        with gzip.open(check_regular(path)) as stream:
             while part := stream.read(1 << 20):
                 size += len(part)
                 check_bytes(f"{path}: its lines", 2 * size, most)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphdrop.train.tensor_file import DamagedError
+from graphdrop.util.files import check_regular
 
 Count = Annotated[int, Field(ge=0)]
 Model = TypeVar("Model", bound=BaseModel)
@@ -111,9 +112,9 @@ def checked(model: type[Model], values: Any, where: str) -> Model:
 
 def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of `metrics.jsonl`; an incomplete last line of a killed run is left out."""
-    if not path.is_file():
+    if not path.exists():
         return
-    texts = path.read_text("utf-8", errors="replace").splitlines()
+    texts = check_regular(path).read_text("utf-8", errors="replace").splitlines()
     for number, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
@@ -127,10 +128,10 @@ def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def result_note(path: Path) -> ResultNote:
     """The contents of `result.json`; empty if training is not finished."""
-    if not path.is_file():
+    if not path.exists():
         return ResultNote()
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(check_regular(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         raise DamagedError(
             f"{path} is not JSON ({error}): restore it, or make the run anew"

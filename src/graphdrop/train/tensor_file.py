@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from graphdrop.util.files import replace_file, sync_folder
+from graphdrop.util.files import check_regular, replace_file, sync_folder
 
 __all__ = ["FORMAT", "DamagedError", "read", "replace_file", "sync_folder", "write"]
 
@@ -42,8 +42,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the header of a file; raises `DamagedError` if it is damaged."""
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise FileNotFoundError(f"{path} is not there")
+    check_regular(path)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

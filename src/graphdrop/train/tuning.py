@@ -23,7 +23,7 @@ from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.result import DivergedError
 from graphdrop.train.trainer import Trainer
-from graphdrop.util.files import replace_file
+from graphdrop.util.files import check_regular, replace_file
 
 FACTORS: Mapping[str, tuple[float, ...]] = {
     "train.learning_rate": (0.3, 1.0, 3.0),
@@ -188,10 +188,10 @@ def _name(config: Mapping[str, Any], data: str) -> str:
 
 
 def _read(log: Path | None) -> dict[str, float]:
-    if log is None or not log.is_file():
+    if log is None or not log.exists():
         return {}
     found = {}
-    for number, text in enumerate(log.read_bytes().splitlines(keepends=True), 1):
+    for number, text in enumerate(check_regular(log).read_bytes().splitlines(keepends=True), 1):
         if not text.endswith(b"\n"):
             break  # its writer was killed
         try:

@@ -1,7 +1,23 @@
-"""Atomic writing of files, and expansion of paths."""
+"""Atomic writing of files, expansion of paths, and the refusal to open pipes and devices."""
 
+import errno
 import os
+import stat
 from pathlib import Path
+
+
+def check_regular(path: Path) -> Path:
+    """Raise an `OSError` if the path is a pipe, a device, a socket or a folder; else return it.
+
+    Opening a pipe waits for a writer, and reading `/dev/zero` never ends. So this is called before
+    any file that somebody else may have made is opened. Links are followed.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, "a folder, not a file", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a pipe or a device, not a regular file", str(path))
+    return path
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -13,6 +29,8 @@ def replace_file(path: Path, content: bytes) -> None:
     beside = path.with_name(f".{path.name}.tmp")
     try:
         try:
+            if beside.exists():
+                check_regular(beside)
             with beside.open("wb") as stream:
                 stream.write(content)
                 stream.flush()

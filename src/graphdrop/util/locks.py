@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from graphdrop.util.files import check_regular
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -63,6 +65,8 @@ def contents(folder: str | Path) -> list[Path]:
 def _taken(path: Path) -> int:
     """The descriptor of the lock file, locked."""
     while True:
+        with suppress(FileNotFoundError):
+            check_regular(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
             if not _lock(descriptor):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.util.files import check_regular
 from graphdrop.util.memory import check_bytes
 
 OGB_EDGES = "raw/edge.csv.gz"
@@ -61,6 +62,8 @@ def graph_of(edges: NDArray[Any], features: NDArray[Any], labels: NDArray[Any]) 
     """A `Data` from edges `[E, 2]`, features `[n, f]` and labels `[n]`, NaN or -1 for none."""
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise ValueError(f"the edges have shape {edges.shape}; they take two columns.")
+    if edges.dtype != np.int64 and (edges.astype(np.int64) != edges).any():
+        raise ValueError("an edge has an end that is no whole number: number the nodes from 0")
     if features.ndim != 2:
         raise ValueError(f"the features have shape {features.shape}; they take a row per node.")
     labels = labels.reshape(-1)
@@ -102,7 +105,7 @@ def read_array(path: Path, dtype: type, most: int) -> tuple[NDArray[Any], str]:
         The array, and the sha256 of the file.
     """
     try:
-        with path.open("rb") as file:
+        with check_regular(path).open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if path.suffix == ".npy":
             array = npy.open_memmap(path, mode="r")

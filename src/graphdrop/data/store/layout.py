@@ -6,6 +6,7 @@ those of the arrays here, never those that a manifest gives.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -18,10 +19,14 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from graphdrop.util.files import check_regular
+
 FORMAT: Final = "graphdrop-store"
-VERSION: Final = 1
+VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 MANIFEST_BYTES: Final = 1 << 20
+BLOCK, BLOCKS = 4096, 64
+"""Bytes and number of the parts of a file that are compared with a checksum when it is opened."""
 MASKS: Final = ("train_mask", "val_mask", "test_mask")
 INDICES: Final = ("int32", "int64")
 DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,11 +57,14 @@ NEEDED: Final = ("y", "edge_index", "indptr", "indices", "t_indptr", "t_indices"
 
 
 class About(NamedTuple):
-    """Type, shape and checksum of an array."""
+    """Type, shape and checksums of an array."""
 
     dtype: str
     shape: tuple[int, ...]
     sha256: str
+    """The checksum of the whole file, which `Store.verify` compares."""
+    samples: str
+    """The checksum of `BLOCKS` parts of the file, which opening compares."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ class Manifest:
         """The manifest of a store, checked; errors name the file."""
         path = folder / MANIFEST
         try:
-            if path.stat().st_size > MANIFEST_BYTES:
+            if check_regular(path).stat().st_size > MANIFEST_BYTES:
                 raise ValueError("it is too large for one")
             values = json.loads(path.read_bytes())
             if not isinstance(values, dict) or values.get("format") != FORMAT:
@@ -167,7 +175,7 @@ def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[
     """
     path = folder / f"{name}.npy"
     try:
-        with path.open("rb") as file:
+        with check_regular(path).open("rb") as file:
             version = npy.read_magic(file)
             if version != (1, 0):
                 raise ValueError(f"version {version} of .npy")
@@ -177,6 +185,8 @@ def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[
             raise ValueError(f"its header says {dtype} {shape}, the manifest {about[:2]}")
         if size != start + dtype.itemsize * math.prod(shape):
             raise ValueError(f"it has {size} bytes")
+        if samples_sha256(path) != about.samples:
+            raise ValueError("it was changed or damaged: its checksum is another one")
     except Exception as error:  # a broken header may raise nearly anything
         raise ValueError(
             f"{path} is not the array that the store describes ({error}): convert the graph again"
@@ -185,6 +195,19 @@ def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[
         return np.empty(shape, dtype)
     mode = "c" if writable else "r"
     return np.memmap(path, dtype, mode, start, tuple(shape))  # type: ignore[call-overload, no-any-return]
+
+
+def samples_sha256(path: Path) -> str:
+    """The sha256 of parts that are spread evenly over a file; of all of it if it is small."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= BLOCK * BLOCKS:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        for number in range(BLOCKS):  # the first begins with the file, the last ends with it
+            file.seek((size - BLOCK) * number // (BLOCKS - 1))
+            digest.update(file.read(BLOCK))
+    return digest.hexdigest()
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:
@@ -197,11 +220,13 @@ def _count(values: Mapping[str, Any], name: str) -> int:
 def _arrays(values: Mapping[str, Any]) -> dict[str, About]:
     found = {}
     for name, about in dict(values["arrays"]).items():
-        dtype, shape, sha256 = (about[key] for key in ("dtype", "shape", "sha256"))
+        dtype, shape = about["dtype"], about["shape"]
+        sums = [str(about[key]) for key in ("sha256", "samples")]
         sizes = isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**48 for n in shape)
-        if name not in DTYPES or dtype not in DTYPES[name] or not sizes or len(str(sha256)) != 64:
+        known = name in DTYPES and dtype in DTYPES[name]
+        if not known or not sizes or any(len(digest) != 64 for digest in sums):
             raise ValueError(f"the array {str(name)[:40]!r} is {str(about)[:200]}")
-        found[name] = About(dtype, tuple(shape), str(sha256))
+        found[name] = About(dtype, tuple(shape), *sums)
     return found
 
 

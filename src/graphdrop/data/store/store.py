@@ -110,7 +110,10 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                 if name in self.manifest.arrays:
                     data[name] = self.tensor(name)
             if "row" in self.manifest.arrays:  # answers have the order of the table's rows
-                data.names = Names(rows=self.tensor("row"))
+                rows = self.tensor("row")
+                if not 0 <= int(rows.min()) <= int(rows.max()) < self.num_nodes:
+                    raise self._wrong("row")
+                data.names = Names(rows=rows)
             folder = self.path  # a store of its own: this one would keep the tensor alive
             stored.remember(edge_index, weight, lambda: Store(folder).graph(Normalization.NONE))
             self._data = data
@@ -119,20 +122,9 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
     def graph(self, normalization: Normalization | str = Normalization.SYM) -> Graph:
         """The graph with self-loops, from the stored order of its edges."""
         names = ("indptr", "indices", "t_indptr", "t_indices", "t_edge")
-        arrays = {name: self.tensor(name) for name in names}
+        arrays = {name: self._edges(name) for name in names}
+        self._edges("edge_index")  # which the model is called with
         entries = len(arrays["indices"])
-        for name, top in (
-            ("indices", self.num_nodes),
-            ("t_indices", self.num_nodes),
-            ("t_edge", entries),
-        ):
-            low, high = arrays[name].aminmax() if entries else (torch.tensor(0),) * 2
-            if int(low) < 0 or (entries and int(high) >= top):
-                raise self._wrong(name)
-        for name in ("indptr", "t_indptr"):
-            ends = arrays[name]
-            if int(ends[0]) or int(ends[-1]) != entries or bool((ends.diff() < 0).any()):
-                raise self._wrong(name)
         weighted = "weight" in self.manifest.arrays
         weight = self.tensor("weight") if weighted else torch.ones(entries)
         graph = Graph(
@@ -147,6 +139,18 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
             rank=self.tensor("rank") if "rank" in self.manifest.arrays else None,
         )
         return graph.normalized(normalization)
+
+    def _edges(self, name: str) -> Tensor:
+        """An array of the edges; raises if it names nodes or edges that are not there."""
+        array, entries = self.tensor(name), len(self.tensor("indices"))
+        if name in ("indptr", "t_indptr"):
+            outside = int(array[0]) or int(array[-1]) != entries or bool((array.diff() < 0).any())
+        elif outside := bool(array.numel()):
+            low, high = map(int, array.aminmax())
+            outside = low < 0 or high >= (entries if name == "t_edge" else self.num_nodes)
+        if outside:
+            raise self._wrong(name)
+        return array
 
     def check_labels(self, nodes: Tensor) -> None:
         """Raise if one of these nodes, `[n]` bool, has no class of the graph."""
@@ -171,13 +175,9 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                     f"{about.sha256}: it was changed or damaged; convert the graph again"
                 )
         self.graph(Normalization.NONE)
-        ends, labels = self.tensor("edge_index"), self.tensor("y")
-        for name, array, low, top in (
-            ("edge_index", ends, 0, self.num_nodes),
-            ("y", labels, -1, self.manifest.classes),
-        ):
-            if array.numel() and not low <= int(array.min()) <= int(array.max()) < top:
-                raise self._wrong(name)
+        labels = self.tensor("y")
+        if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < self.manifest.classes:
+            raise self._wrong("y")
 
     def __repr__(self) -> str:
         about = self.manifest
@@ -222,7 +222,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
         if edge_attr.edge_type is not None:
             return None
         if edge_attr.layout is EdgeLayout.COO:
-            source, destination = self.tensor("edge_index")
+            source, destination = self._edges("edge_index")
             return source, destination
         if edge_attr.layout is EdgeLayout.CSC:
             return self._by("indptr", "indices")
@@ -231,11 +231,11 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
 
     def _by(self, pointer: str, other: str) -> tuple[Tensor, Tensor]:
         """The sorted edges without the self-loops that were added; no sort."""
-        ends, entries = self.tensor(pointer), self.tensor(other)
+        ends, entries = self._edges(pointer), self._edges(other)
         if len(entries) == self.num_edges:
             return entries.long(), ends.long()
         row = torch.arange(self.num_nodes).repeat_interleave(ends.diff().long())
-        source, destination = self.tensor("edge_index")
+        source, destination = self._edges("edge_index")
         own = torch.zeros(self.num_nodes, dtype=torch.bool)
         own[source[source == destination]] = True
         kept = (row != entries) | own[row]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.names import Names
-from graphdrop.data.store.layout import MANIFEST, MASKS, About, Manifest
+from graphdrop.data.store.layout import MANIFEST, MASKS, About, Manifest, samples_sha256
 from graphdrop.graph import Graph, Normalization
 from graphdrop.util.files import expanded, replace_file, sync_folder
 from graphdrop.util.locks import LOCK, folder_lock
@@ -130,4 +130,5 @@ def _written(folder: Path, name: str, array: NDArray[Any]) -> About:
             file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return About(kind.name, tuple(array.shape), digest.hexdigest())
+    samples = samples_sha256(folder / f"{name}.npy")
+    return About(kind.name, tuple(array.shape), digest.hexdigest(), samples)

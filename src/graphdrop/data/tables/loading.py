@@ -12,7 +12,7 @@ from graphdrop.data.tables.csv_file import read_csv
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.parquet_file import read_parquet
 from graphdrop.data.tables.table import Table, listed
-from graphdrop.util.files import expanded
+from graphdrop.util.files import check_regular, expanded
 from graphdrop.util.memory import most_bytes
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def load_tables(
     most = most_bytes(max_bytes)
     paths = table_paths(nodes, edges)
     options = TableOptions(label, id, features, split_column, weight, missing, task, split_by_time)
+    tables = read_table(paths[0], max_bytes), read_table(paths[1], max_bytes)
     checksums = {path.name: _sha256(path) for path in paths}
-    tables = read_table(paths[0], most), read_table(paths[1], most)
     name = short_name(str(nodes))
     return build(name, *tables, options, split=split, seed=seed, most=most, checksums=checksums)
 
@@ -106,7 +106,7 @@ def load_for(
 
     most = most_bytes()
     first, second = table_paths(nodes, edges)
-    return build_for(schema, read_table(first, most), read_table(second, most), options, most)
+    return build_for(schema, read_table(first), read_table(second), options, most)
 
 
 def is_tables(path: str | Path) -> bool:
@@ -139,14 +139,13 @@ def _beside(folder: Path, stem: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def read_table(path: Path, most: int) -> Table:
+def read_table(path: Path, max_bytes: int | None = None) -> Table:
     """Read a file by its ending."""
     if not path.exists():
         raise ValueError(f"{path} is not there: give a table as .csv or .parquet")
-    if not path.is_file():
-        raise ValueError(f"{path} is a folder, a device or a pipe: give a file")
     ending = path.suffix.lower()
     try:
+        most = most_bytes(max_bytes, check_regular(path))
         if ending in PARQUET:
             return read_parquet(path, most)
         if ending in TEXT:
@@ -160,10 +159,5 @@ def read_table(path: Path, most: int) -> Table:
 
 
 def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise ValueError(
-            f"{path} cannot be read ({error.strerror}): give a table as .csv or .parquet"
-        ) from error
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -11,6 +11,7 @@ from graphdrop import Config, GraphDropConnect, Trainer, attach, load, predict
 from graphdrop.data.store import convert
 from graphdrop.train.evaluation import mean_error
 from graphdrop.train.progress import Silent, describe
+from graphdrop.train.tuning import tune
 
 NODES = 300
 
@@ -149,3 +150,10 @@ def test_a_store_takes_no_numbers(tmp_path):
     houses = Path(__file__).parents[2] / "examples" / "data" / "houses"
     with pytest.raises(ValueError, match="numbers as labels, and a store takes classes"):
         convert(houses, tmp_path / "store", label="price")
+
+
+def test_settings_are_tuned_without_the_consistency_loss_of_classes():
+    few = {"epochs": 2, "samples": 2}
+    config = Config(data={"dataset": "data"}, train=few, model={"hidden": 8})
+    dataset = trainer(in_thousands(), epochs=1).dataset
+    assert tune(config, dataset, 2).objective.agree == 0

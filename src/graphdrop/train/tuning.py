@@ -74,7 +74,9 @@ def tune(
     base = auto.chosen(config, dataset, None, Silent(), device=elsewhere(device))
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
-    settings = [base] + [_near(base, asked, generator) for _ in range(1, trials)]
+    settings = [base] + [
+        _near(base, asked, generator, classes=dataset.num_classes > 0) for _ in range(1, trials)
+    ]
     best, least = base, (float("inf"), trials)
     for number, score in _scores(settings, dataset, known, executor, device):
         _write(log, known)
@@ -141,22 +143,29 @@ def trial_score(
     return _score(config, same_dataset(config.data, data), device)
 
 
-def _near(base: Config, asked: Mapping[str, Any], generator: random.Random) -> Config:
+def _near(
+    base: Config, asked: Mapping[str, Any], generator: random.Random, *, classes: bool
+) -> Config:
     """The recipe's settings with some of them drawn anew; given ones never are."""
     over: dict[str, dict[str, Any]] = {}
     values = base.model_dump(mode="json")
     for key, options in (*FACTORS.items(), *CHOICES.items()):
         section, name = key.split(".")
         drawn = generator.choice(options)
-        if name in asked.get(section, {}) or not _applies(base, key):
+        if name in asked.get(section, {}) or not _applies(base, key, classes=classes):
             continue
         value = values[section][name] * drawn if key in FACTORS else drawn
         over.setdefault(section, {})[name] = value
     return Config(**merged(values, over))
 
 
-def _applies(base: Config, key: str) -> bool:
-    """Whether a setting changes anything for this method; DropOut stays where it is none."""
+def _applies(base: Config, key: str, *, classes: bool) -> bool:
+    """Whether a setting changes anything for this method; DropOut stays where it is none.
+
+    The consistency loss compares probabilities of classes.
+    """
+    if key == "objective.agree" and not classes:
+        return False
     return key != "model.dropout" or base.model.dropout > 0.0
 
 

@@ -151,7 +151,7 @@ def predict(
         flagged={names.label(label): sum(map(bool, one.flag)) for label, one in flags.items()},
         calibrated=calibrated,
         samples=answer.samples,
-        standard_error=answer.largest_error if answer.samples > 1 else None,
+        standard_error=None if math.isnan(answer.largest_error) else answer.largest_error,
         **({} if opened.numbers else {"near_another_class": int(answer.near_another_class.sum())}),
         same_data=opened.same,
         notes=opened.notes,
@@ -173,7 +173,7 @@ def _columns(
         "predicted": [names.label(one) if names.classes else one for one in predicted.tolist()],
         "probability": answer.probabilities.gather(1, predicted[:, None])[:, 0].tolist(),
     }
-    errors = answer.standard_error if answer.samples > 1 else None  # unknown of one pass
+    errors = None if math.isnan(answer.largest_error) else answer.standard_error
     if errors is not None:
         columns["standard_error"] = errors.gather(1, predicted[:, None])[:, 0].tolist()
     if sets is not None:  # older runs carry no calibration nodes
@@ -319,7 +319,7 @@ def _on_trust(trust: Trust, names: Names) -> str:
 
 
 def _on_samples(answer: Predictive, limit: float) -> str:
-    if answer.samples == 1:
+    if math.isnan(answer.largest_error):
         return ""
     error, near = answer.largest_error, int(answer.near_another_class.sum())
     above = f", above the limit of {limit:g} (predict.standard_error)" if error > limit > 0 else ""

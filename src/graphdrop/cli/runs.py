@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -122,7 +123,8 @@ def evaluate(
     finished = "" if done else " The run is not finished."
     say(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
     count = answers[0].samples
-    error = max(one.largest_error for one in answers) if count > 1 else None
+    errors = [one.largest_error for one in answers]
+    error = None if any(map(math.isnan, errors)) else max(errors)
     say(of_samples(count, error, numbers=opened.numbers) + ".")
     output.result(
         run=run,
@@ -142,7 +144,7 @@ def evaluate(
 def of_samples(count: int, error: float | None, *, numbers: bool = False) -> str:
     """The number of samples and the largest standard error, in words."""
     if error is None:
-        return "Predicted in one pass without a standard error"
+        return f"Monte Carlo samples: {count}, without a standard error"
     if numbers:
         what = f"value is at most {error:.3f} of its standard deviation"
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import re
 from collections.abc import Sequence
 from importlib import resources
@@ -259,7 +260,9 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "layers": config.model.layers,
         "seed": config.seed,
         "samples": prediction.samples,
-        "standard_error": None if prediction.samples == 1 else prediction.largest_error,
+        "standard_error": None
+        if math.isnan(prediction.largest_error)
+        else prediction.largest_error,
         "masks": config.predict.masks,
         "decision": config.predict.decision,
         "pavpu_threshold": config.predict.pavpu_threshold,

@@ -63,6 +63,7 @@ def test_every_section_is_drawn_and_nothing_goes_wrong(report, made):
     assert counts == {
         "selective-charts": 6,
         "set-charts": 2,
+        "rare-charts": 0,
         "reliability-charts": 2,
         "pavpu-charts": 6,
         "training-charts": 6,

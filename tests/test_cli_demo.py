@@ -67,7 +67,7 @@ def test_a_demo_again_says_the_same_beside_what_is_there(run, tmp_path):
     assert "Everything goes to runs/demo-2." in said
 
     def without_times(text: str) -> str:
-        return re.sub(r"\d+(?= +0\.\d\d 0)|demo-2|demo|\([\d.]+ MB\)", "", text)
+        return re.sub(r" *\d+(?= +0\.\d\d 0)|demo-2|demo|\([\d.]+ MB\)", "", text)
 
     assert without_times(again) == without_times(first)
     assert {path: path.read_bytes() for path in before} == before

@@ -157,3 +157,11 @@ def test_settings_are_tuned_without_the_consistency_loss_of_classes():
     config = Config(data={"dataset": "data"}, train=few, model={"hidden": 8})
     dataset = trainer(in_thousands(), epochs=1).dataset
     assert tune(config, dataset, 2).objective.agree == 0
+
+
+def test_targets_that_are_fitted_exactly_do_not_diverge():
+    x = torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
+    ring = torch.arange(60)
+    data = Data(x=x, y=1000.0 + 200.0 * x[:, 0], edge_index=torch.stack([ring, ring.roll(1)]))
+    result = Trainer(Config(train={"epochs": 40}), data, progress=Silent()).fit()
+    assert result.baselines

@@ -136,6 +136,11 @@ class Labels(Task):
         return evaluation.label_accuracy(answer, targets), evaluation.label_nll(answer, targets)
 
 
+LEAST_LOG_VARIANCE = -14.0
+"""The likelihood of numbers rewards no smaller variance, in units of the targets' own: targets that
+a network fits exactly would otherwise drive it to zero, and the gradients to infinity."""
+
+
 class Gaussian(Task):
     """Regression with Gaussian noise: means, then log variances, ``[nodes, 2 * targets]``.
 
@@ -152,6 +157,7 @@ class Gaussian(Task):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean negative log-likelihood of a Gaussian, the constant included."""
         mean, log_variance = outputs.chunk(2, 1)
+        log_variance = log_variance.clamp_min(LEAST_LOG_VARIANCE)
         return gaussian_nll(mean, log_variance, as_columns(targets)).mean()
 
     def moments(self, targets: Tensor) -> Moments:

@@ -48,6 +48,7 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
         positive: boolean `(n,)`, with at least one of each.
 
     Example:
+        >>> import torch
         >>> average_precision(torch.tensor([0.9, 0.8]), torch.tensor([False, True])).item()
         0.5
     """
@@ -89,6 +90,7 @@ def recall_at_budget(scores: Tensor, positive: Tensor, budget: str | float) -> f
         budget: a share or a number of nodes, as in `budget_nodes`.
 
     Example:
+        >>> import torch
         >>> recall_at_budget(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([True, False, True]), 1)
         0.5
     """

@@ -1,14 +1,9 @@
 """The kept state is the best on the validation nodes, and training stops when patience is over."""
 
-from dataclasses import replace
-
 import pytest
-import torch
 
 from graphdrop.config import TrainSettings
-from graphdrop.inference import Predictive
-from graphdrop.inference.origin import Origin
-from graphdrop.train.selection import Selection, selection_nll, tempered_nll
+from graphdrop.train.selection import Selection
 
 
 def selected(settings: TrainSettings, evaluations: list[tuple[float, float]]) -> int:
@@ -56,20 +51,3 @@ def test_training_goes_on_until_the_minimum_and_without_patience_to_the_end():
     settings = TrainSettings(patience=5, min_epochs=20)
     assert [selection.exhausted(epoch, settings) for epoch in (19, 20)] == [False, True]
     assert not selection.exhausted(10_000, TrainSettings(patience=0))
-
-
-def test_where_a_class_is_rare_a_state_that_ranks_it_better_is_preferred_at_nearly_the_same_nll():
-    """Class 1 has 20 of 500 nodes. One state puts ten of them first and is sure of the others; the
-    other state gives every node of class 1 a little more than most, and has the lower NLL."""
-    labels = (torch.arange(500) % 25 == 0).long()
-    rank = torch.arange(500).double() / 500
-    first, second = torch.full((500,), 0.02).double(), 0.02 + 0.01 * rank
-    rare = (labels == 1).nonzero().flatten()
-    first[rare[:10]] = 0.3
-    second[labels == 1], second[(labels == 0).nonzero().flatten()[:60]] = 0.13, 0.14
-    states = [Predictive.from_logits(torch.stack([1 - p, p], 1).log()) for p in (first, second)]
-    by_nll = [tempered_nll(state.probabilities, labels) for state in states]
-    assert by_nll[1] < by_nll[0] < 1.2 * by_nll[1]
-    seen = [replace(state, origin=Origin(class_counts=(480, 20))) for state in states]
-    assert selection_nll(seen[0], labels) < selection_nll(seen[1], labels)
-    assert selection_nll(states[0], labels) == by_nll[0]  # no class is known to be rare

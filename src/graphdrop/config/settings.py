@@ -245,8 +245,7 @@ class TrainSettings(Section):
     """Monte Carlo samples of such an evaluation."""
     select: Literal["accuracy", "nll", "calibrated-nll"] = "accuracy"
     """The validation score by which the kept state is chosen: accuracy, with ties to the lower NLL,
-    NLL, or NLL at the temperature that is best for the state; where a class is rare, the latter is
-    divided by the average precision of the rare classes."""
+    NLL, or NLL at the temperature that is best for the state."""
     patience: Annotated[int, Field(ge=0)] = 0
     """Early stopping after this many epochs without a better state; 0 for none."""
     min_epochs: Annotated[int, Field(ge=0)] = 0

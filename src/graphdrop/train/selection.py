@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 
 from torch import Tensor
 
 from graphdrop.config import TrainSettings
-from graphdrop.inference import Predictive
-from graphdrop.metrics import apply_temperature, average_precision, fit_temperature, nll
+from graphdrop.metrics import apply_temperature, fit_temperature, nll
 
 
 @dataclass
@@ -39,26 +37,6 @@ class Selection:
 
 def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, float]:
     return (accuracy, -nll) if settings.select == "accuracy" else (-nll, accuracy)
-
-
-FEWEST = 10
-"""With fewer validation nodes of a rare class its average precision is noise."""
-
-
-def selection_nll(prediction: Predictive, labels: Tensor) -> float:
-    """What `calibrated-nll` selects by: the tempered NLL; with rare classes also their ranking.
-
-    Of a class with few nodes the NLL says little. Where the training nodes have such classes it is
-    divided by the mean of their average precisions, so that a state which ranks them better by a
-    tenth may have an NLL that is higher by a tenth.
-    """
-    found = tempered_nll(prediction.probabilities, labels)
-    precisions = [
-        float(average_precision(prediction.probabilities[:, label], labels == label))
-        for label in prediction.rare_classes
-        if FEWEST <= int((labels == label).sum()) < len(labels)
-    ]
-    return found / fmean(precisions) if precisions else found
 
 
 def tempered_nll(probabilities: Tensor, labels: Tensor) -> float:

@@ -59,7 +59,7 @@ from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.scoring_device import on_cpu
-from graphdrop.train.selection import Selection, selection_nll
+from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
 from graphdrop.train.tasks import Task, task_for, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
@@ -388,7 +388,7 @@ class Trainer:
             self.right.append(prediction.predicted == targets)
         by_nll = nll
         if settings.select == "calibrated-nll" and isinstance(prediction, Predictive):
-            by_nll = selection_nll(prediction, targets)
+            by_nll = tempered_nll(prediction.probabilities, targets)
         if self.selection.offer(self.epoch, quality, by_nll, settings):
             self.best = {n: t.detach().clone() for n, t in self.model.state_dict().items()}
         return {

@@ -314,3 +314,13 @@ def test_labels_and_edges_outside_of_the_graph_are_refused(tmp_path: Path) -> No
         with pytest.raises(ValueError, match=rf"{name}\.npy has entries outside"):
             opening(folder)
         np.save(folder / f"{name}.npy", stored)
+
+
+def test_an_end_of_an_edge_that_is_no_whole_number_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((3, 2), np.float32))
+    np.save(tmp_path / "y.npy", np.array([0, 1, 0]))
+    files = {"features": tmp_path / "x.npy", "labels": tmp_path / "y.npy"}
+    for wrong in (np.array([[0.0, 0.5]]), np.array([[0, 2**64 - 1]], dtype=np.uint64)):
+        np.save(tmp_path / "edges.npy", wrong)
+        with pytest.raises(ValueError, match="no whole number|contains -1|edge_index"):
+            convert(tmp_path / "edges.npy", tmp_path / "store", **files)

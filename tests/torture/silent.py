@@ -107,6 +107,8 @@ def changed_stores(folder: Path) -> None:
 
     valid_files.stores(folder)
     convert(synthetic_graph(3000, 3, num_features=40).data, folder / "large")
+    for number in range(60):  # imports and compiles what is needed
+        _entry("read_store")(folder / ("dense", "sparse", "large")[number % 3], Random(number))
 
 
 def read_changed_store(folder: Path, random: Random) -> None:

@@ -21,6 +21,10 @@ ENTRIES = {
     "events": "events of jobs",
     "arguments": "words of commands",
     "border": "files at the border of what is valid",
+    "special": "special files",
+    "changed": "changed stores",
+    "shuffled": "shuffled tables",
+    "few-nodes": "few validation nodes",
 }
 COMMANDS = {
     "train": "train",

@@ -322,5 +322,5 @@ def test_an_end_of_an_edge_that_is_no_whole_number_is_refused(tmp_path: Path) ->
     files = {"features": tmp_path / "x.npy", "labels": tmp_path / "y.npy"}
     for wrong in (np.array([[0.0, 0.5]]), np.array([[0, 2**64 - 1]], dtype=np.uint64)):
         np.save(tmp_path / "edges.npy", wrong)
-        with pytest.raises(ValueError, match="no whole number|contains -1|edge_index"):
+        with pytest.raises(ValueError, match=r"no whole number|contains -1|edge_index"):
             convert(tmp_path / "edges.npy", tmp_path / "store", **files)

@@ -13,7 +13,7 @@ from graphdrop.data.splits import Split
 from graphdrop.graph import Graph
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.propagation import MixedOrderPropagation
-from graphdrop.train import Trainer, baselines
+from graphdrop.train import Trainer, auto, baselines
 from graphdrop.train.progress import Silent
 
 
@@ -167,6 +167,24 @@ def test_what_a_baseline_says_does_not_depend_on_test_labels():
         assert scores["validation"] == found[1].baselines[name]["validation"]
     both = [Trainer(Config(recipe="baseline"), d, progress=Silent()) for d in (dataset, changed)]
     assert both[0].config == both[1].config
+
+
+def test_auto_reads_the_means_of_neighbours_where_validation_nodes_say_so(monkeypatch):
+    monkeypatch.setattr(auto, "TRIAL_EPOCHS", 10)
+    dataset = dataset_of(neighbour_task())
+    flipped = dataset.data.clone()
+    flipped.y = torch.where(dataset.split.test, 1 - flipped.y, flipped.y)
+    found = [
+        auto.chosen(Config(data={"dataset": "data"}), one, None, Silent())
+        for one in (dataset, replace(dataset, data=flipped))
+    ]
+    assert found[0] == found[1]
+    model = found[0].model
+    assert (model.architecture, model.combine, model.orders) == ("propagation", "concat", 2)
+    assert found[0].recipe == "auto"
+    assert found[0].train.baselines
+    given = Config(data={"dataset": "data"}, model={"architecture": "sage"})
+    assert auto.chosen(given, dataset, None, Silent()).model.architecture == "sage"
 
 
 def test_a_saved_baseline_predicts_what_its_result_says(tmp_path):

@@ -52,9 +52,10 @@ LABELLED_EDGES = 50
 HOMOPHILOUS = 0.4
 """From this adjusted homophily on, neighbours are averaged without linear residuals."""
 
-Way = Literal["smooth", "plain", "skip"]
-"""How neighbours are used: averaged, with the consistency loss on all nodes; averaged; or with
-linear residual connections and normalization layers, so that a layer can do without them."""
+Way = Literal["smooth", "plain", "skip", "wide", "linear"]
+"""How neighbours are used: averaged, with the consistency loss on all nodes; averaged; with linear
+residual connections and normalization layers, so that a layer can do without them; or by their
+means over one and two hops, which an MLP or a logistic regression reads beside own features."""
 
 SHARED: Settings = {
     "model": {"hidden": 64, "norm": "sym", "init": "glorot", "mask": "before", "blocks": 16},
@@ -84,6 +85,20 @@ WAYS: dict[Way, Settings] = {
             "jumping": "last",
         },
         "objective": {"l2": 0.0},
+        "train": {"epochs": 400, "patience": 100},
+    },
+    "wide": {
+        "model": {
+            "architecture": "propagation",
+            "propagate": "hidden",
+            "combine": "concat",
+            "orders": 2,
+            "norm": "row",
+            "dropout": 0.2,
+            "residual": "linear",
+            "norm_layer": "layer",
+        },
+        "objective": {"l2": 1e-3, "l2_layers": "all"},
         "train": {"epochs": 400, "patience": 100},
     },
 }
@@ -180,7 +195,7 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
     chosen.append({"predict": {"masks": masks}})
     if method in FIXED_RATES and method not in HARD:
         chosen.append({"predict": {"masks": "hard"}})
-    if architecture != "gcn":
+    if architecture != "gcn" or way == "wide":
         chosen.append(ATTACHED)
     if method in PER_EDGE:
         chosen.append(PER_EDGE_SETTINGS)
@@ -209,6 +224,8 @@ DESCRIPTIONS: dict[Way, str] = {
     "smooth": "neighbors are averaged, and samples asked to agree on all nodes",
     "plain": "neighbors are averaged",
     "skip": "residual connections, layer normalization and jumping knowledge",
+    "wide": "an MLP reads features beside their means over one and two hops",
+    "linear": "a linear model reads features beside their means over one and two hops",
 }
 
 

@@ -12,6 +12,7 @@ from graphdrop.config import Config
 from graphdrop.config.auto import (
     BASELINES,
     DESCRIPTIONS,
+    PER_EDGE,
     GraphTraits,
     Way,
     choose,
@@ -96,24 +97,77 @@ def decided(
         return Config(**merged(stored.model_dump(mode="json"), asked)), None
     if config.recipe == "baseline":
         return _chosen_baseline(config, dataset, progress, device)
-    if dataset.num_classes < 2:  # traits do not cover labels and links
-        others = _of_other_targets(config, dataset, progress, own=own)
-        return complete(Config(**merged(others, asked))), None
+    y = dataset.data.get("y")
+    numbers = dataset.num_classes < 2
+    if numbers and (
+        y is None or not y.is_floating_point() or task_for(dataset, config).output != "gaussian"
+    ):
+        return complete(Config(**merged(OTHER_TARGETS, asked))), None
     traits = traits_of(dataset)
-    candidates = ways(traits)[:1] if own else ways(traits)
+    if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
+        traits = replace(traits, homophily=0.0)
+    candidates: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
+    candidates = candidates[:1] if own else candidates + _with_means(config, traits)
     settings = {
-        way: Config(**merged(_fitting(config, traits, way, own=own), asked)) for way in candidates
+        way: _in_way(config, dataset, traits, way, own=own, numbers=numbers) for way in candidates
     }
     tried = len(settings) > 1
-    best, lowest, trained = candidates[0], float("inf"), None
-    for number, way in enumerate(settings if tried else (), 1):
+    best, trained = candidates[0], None
+    if tried:
+        best, trained = _tried(settings, dataset, progress, device)
+    lines = explain(traits, best, tried=tried).splitlines()
+    if numbers:
+        decided_on = ", decided on validation nodes" if tried else ""
+        lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
+    for line in () if own and numbers else lines:
+        progress.note(line)
+    return complete(settings[best]), trained
+
+
+def _tried(
+    settings: dict[Way, Config],
+    dataset: Dataset,
+    progress: Progress,
+    device: str | torch.device | None,
+) -> tuple[Way, Trainer | None]:
+    """The way that is best on validation nodes, and its trained trial."""
+    best, lowest, trained = next(iter(settings)), float("inf"), None
+    for number, way in enumerate(settings, 1):
         progress.note(f"Trial {number} of {len(settings)}: {DESCRIPTIONS[way]} ...")
         score, trainer = trial(settings[way], dataset, progress, device)
         if score < lowest:
             best, lowest, trained = way, score, trainer
-    for line in explain(traits, best, tried=tried).splitlines():
-        progress.note(line)
-    return complete(settings[best]), trained
+    return best, trained
+
+
+def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
+    """Ways to read features beside their means over neighbours, if nothing asked for rules it out.
+
+    Where neighbours mostly share their class, averaging them is not called into question.
+    """
+    model, train = config.model, config.train
+    if traits.homophilous or train.batch_size or "architecture" in model.model_fields_set:
+        return ()
+    if model.method in PER_EDGE or model.residual not in (False, "linear"):
+        return ()
+    if model.blocks == "pair" or train.optimizer != "adam":
+        return ()
+    asked = model.model_fields_set | config.objective.model_fields_set
+    asked |= train.model_fields_set - {"baselines", "checkpoint_seconds", "tensorboard", "samples"}
+    return ("wide",) if asked else ("wide", "linear")
+
+
+def _in_way(
+    config: Config, dataset: Dataset, traits: GraphTraits, way: Way, *, own: bool, numbers: bool
+) -> Config:
+    """What was asked for, and settings that fit the graph in one way."""
+    asked = config.asked() | {"recipe": "auto"}
+    if way == "linear":
+        from graphdrop.train.baselines import baseline_config  # noqa: PLC0415 - it calls Trainer
+
+        return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
+    others = NUMBERS if numbers else {}
+    return Config(**merged(_fitting(config, traits, way, own=own), others, asked))
 
 
 def _chosen_baseline(
@@ -170,28 +224,14 @@ def complete(config: Config) -> Config:
     return Config(**config.model_dump(mode="json"))
 
 
-def _of_other_targets(
-    config: Config, dataset: Dataset, progress: Progress, *, own: bool
-) -> Settings:
-    """Settings for targets that are not classes, with two lines on what was chosen for numbers."""
-    y = dataset.data.get("y")
-    if y is None or not y.is_floating_point() or task_for(dataset, config).output != "gaussian":
-        return OTHER_TARGETS
-    # the settings of graphs whose neighbours may differ: every layer can do without them
-    traits = replace(traits_of(dataset), homophily=0.0)
-    if not own:
-        progress.note(explain(traits, "skip", tried=False).splitlines()[0])
-        progress.note(f"Targets are numbers: {DESCRIPTIONS['skip']}.")
-    return merged(_fitting(config, traits, "skip", own=own), NUMBERS)
-
-
 def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
     # No more blocks than features; the messages of PyG's last layer have one per class.
     own_width = "hidden" in config.model.model_fields_set
     width = config.model.hidden if own_width else settings["model"]["hidden"]
     outputs = traits.classes or 2  # a mean and a variance
-    limit = width if config.model.architecture == "gcn" else min(width, outputs)
+    sampled = way == "wide" or config.model.architecture == "gcn"  # of hidden width
+    limit = width if sampled else min(width, outputs)
     settings["model"]["blocks"] = min(settings["model"]["blocks"], limit)
     if config.train.batch_size:
         steps = ceil(traits.train_nodes / config.train.batch_size)

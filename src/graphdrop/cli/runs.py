@@ -101,7 +101,7 @@ def evaluate(
             prediction = infer(model, data, samples, **options)
             scores[name + how] = evaluation.score(prediction, data.y[rows], chosen, opened.output)
             answers.append(prediction)
-            if not how:
+            if not how and opened.output == "classes":
                 rare += [
                     (Names.of(data).label(one), name, figures)
                     for one, figures in evaluation.rare_classes_found(

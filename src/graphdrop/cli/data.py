@@ -110,6 +110,8 @@ def info(
     features: tables.Features = None,
     split_column: tables.SplitColumn = None,
     split_by_time: tables.SplitByTime = None,
+    source_column: tables.SourceColumn = None,
+    target_column: tables.TargetColumn = None,
     weight: tables.Weight = None,
     task: tables.Task = None,
 ) -> None:
@@ -129,6 +131,8 @@ def info(
         feature_columns=features,
         split_column=split_column,
         split_by_time=split_by_time,
+        source_column=source_column,
+        target_column=target_column,
         weight_column=weight,
         task=task,
     )

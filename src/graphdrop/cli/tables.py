@@ -68,6 +68,24 @@ Task = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of the edges with the ids of one end.",
+        show_default="source, src or from",
+        rich_help_panel=PANEL,
+    ),
+]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the ids of the other end.",
+        show_default="target, dst or to",
+        rich_help_panel=PANEL,
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of edge weights.", rich_help_panel=PANEL),

@@ -80,6 +80,11 @@ class DataSettings(Section):
     split_by_time: str = ""
     """Tables: a column of dates or numbers by which the oldest three fifths of the labelled nodes
     train, the next fifth validates and the newest fifth tests; empty for none."""
+    source_column: str = ""
+    """Tables: the column of the edges with the ids of one end; empty for source, src or from, or
+    for one of the only two columns that hold ids."""
+    target_column: str = ""
+    """Tables: the column of the edges with the ids of the other end."""
     weight_column: str = ""
     """Tables: a column of the edges with weights above 0; empty for none."""
     missing: Literal["impute", "refuse"] = "impute"
@@ -95,6 +100,8 @@ TABLE_SETTINGS = (
     "feature_columns",
     "split_column",
     "split_by_time",
+    "source_column",
+    "target_column",
     "weight_column",
     "missing",
 )

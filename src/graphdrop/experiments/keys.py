@@ -39,6 +39,8 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
             "feature_columns",
             "split_column",
             "split_by_time",
+            "source_column",
+            "target_column",
             "weight_column",
         ),
         "",

@@ -58,6 +58,8 @@ def table_options(settings: DataSettings) -> TableOptions:
         features=settings.feature_columns or None,
         split_column=settings.split_column or None,
         split_by_time=settings.split_by_time or None,
+        source=settings.source_column or None,
+        target=settings.target_column or None,
         weight=settings.weight_column or None,
         missing=settings.missing,
         task=settings.task,

@@ -296,7 +296,7 @@ def test_long_ids_of_decimals_stay_exact(tmp_path):
         (small(), "a,b\nb,c\n", "edges.csv has no header: its first line is the edge a, b"),
         (small(), "source\na\n", "edges.csv has 1 column: give two"),
         (small(), "a,b,1\nb,c,2\n", "edges.csv has no header: its first line is the edge a, b"),
-        (small(), "id,u,v\na,b,c\n", "the columns id, u, v; it takes two .* source and target"),
+        (small(), "id,u,v\na,b,c\n", "the columns id, u, v, and 3 of them hold node ids alone; .* source and target"),
         (small(), "", "edges.csv is empty"),
         ("id,size,label\na,1\n", None, "nodes.csv, line 2 has 2 cells and the header 3"),
         ("id,id,label\na,b,x\n", None, "two columns named 'id'"),
@@ -503,3 +503,18 @@ def test_equal_numbers_are_one_class(tmp_path):
     data = load_tables(tmp_path, split="random-fractions").data
     assert data.names.classes == ("1", "2", "10")
     assert data.y[:8].tolist() == [0, 0, 1, 1, 1, 0, 2, 2]
+
+
+def test_two_columns_of_ids_are_found_beside_others_or_named(tmp_path):
+    folder = write(tmp_path, small(), "paper,cites,weight,kind\na,b,0.5,old\nb,c,2,new\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    known = load_tables(write(other, small())).data.edge_index
+    assert torch.equal(load_tables(folder).data.edge_index, known)
+    write(tmp_path, small(), "first,second,third\na,b,a\nb,c,a\n")
+    with pytest.raises(ValueError, match="3 of them hold node ids alone; it takes two"):
+        load_tables(folder)
+    named = load_tables(folder, source="first", target="second")
+    assert torch.equal(named.data.edge_index, known)
+    with pytest.raises(ValueError, match="give both columns of the edges"):
+        load_tables(folder, source="first")

@@ -44,10 +44,10 @@ def build(
     checksums: Mapping[str, str] | None = None,
 ) -> Dataset:
     """A dataset whose features are fitted on its training nodes."""
-    id_name = id_column(nodes, options.id, edges, options.weight)
+    id_name = id_column(nodes, options.id, edges, options)
     label = label_column(nodes, options.label)
     ids, order = ids_of(nodes, id_name)
-    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options.weight)
+    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options)
     nodes = nodes.arranged(order)
     y, classes = targets_of(nodes, label, options.task)
     labelled = is_labelled(y)
@@ -111,9 +111,9 @@ def build_for(
     Labels are optional. Labelled nodes are test nodes, unless a split column says otherwise.
     """
     known = schema.id if schema.id in nodes.columns else None
-    id_name = id_column(nodes, options.id or known, edges, options.weight)
+    id_name = id_column(nodes, options.id or known, edges, options)
     ids, order = ids_of(nodes, id_name)
-    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options.weight)
+    found = edges_of(edges, ids, f"{nodes.name} (column {id_name})", options)
     nodes = nodes.arranged(order)
     encoded = schema.encode(nodes, most)
     _check_missing(nodes, encoded, options.missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,8 @@ from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.tables.kinds import numbers_of
-from graphdrop.data.tables.table import Table, is_unnamed, listed
+from graphdrop.data.tables.options import TableOptions
+from graphdrop.data.tables.table import Column, Table, is_unnamed, listed
 
 ENDS = (
     ("source", "target"),
@@ -36,17 +37,17 @@ class Edges(NamedTuple):
     """Columns that were not read."""
 
 
-def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | None) -> Edges:
+def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, options: TableOptions) -> Edges:
     """The edges between known nodes; an error names the line and the id of an unknown one.
 
     Args:
         edges: the table.
         rows: the node of every id.
         nodes: what errors call the column of these ids.
-        weight: the column of weights.
+        options: which columns hold the ids and the weights.
     """
     _check_header(edges, rows)
-    first, second = _ends(edges, weight)
+    weight, (first, second) = options.weight, end_columns(edges, rows, options)
     ends = [_places(edges, name, rows, nodes) for name in (first, second)]
     index = torch.from_numpy(np.stack(ends))
     unused = tuple(name for name in sorted(edges.columns) if name not in (first, second, weight))
@@ -72,30 +73,44 @@ def edges_of(edges: Table, rows: Mapping[str, int], nodes: str, weight: str | No
     return Edges(symmetric, weights.float(), changes, unused)
 
 
-def end_ids(edges: Table, weight: str | None) -> set[str]:
-    """The ids that edges name; empty cells are left out."""
-    texts = (edges.columns[name].strings() for name in _ends(edges, weight))
-    return {text.strip() for column in texts for text in column if text is not None}
+def are_ends_among(edges: Table, ids: Container[str | None], options: TableOptions) -> bool:
+    """Whether the edges have two columns of ends whose cells are all among these ids, or empty."""
+    try:
+        names = end_columns(edges, ids, options)
+    except ValueError:  # no two columns hold these ids
+        return False
+    return all(_holds_ids(edges.columns[name], ids) for name in names)
 
 
-def _ends(edges: Table, weight: str | None) -> tuple[str, str]:
-    """The columns of ids: two with usual names, or the only two that have a name."""
+def end_columns(edges: Table, ids: Container[str | None], options: TableOptions) -> tuple[str, str]:
+    """The columns of ids: those asked for, two with usual names, or the only two that fit."""
+    if options.source and options.target:
+        for name, what in ((options.source, "source"), (options.target, "target")):
+            edges.column(name, what)
+        return options.source, options.target
     lower = {name.lower(): name for name in sorted(edges.columns)}
     for first, second in ENDS:
         if first in lower and second in lower:
             return lower[first], lower[second]
-    names = [name for name in edges.columns if name != weight and not is_unnamed(name)]
+    names = [name for name in edges.columns if name != options.weight and not is_unnamed(name)]
     if len(names) < 2:
         raise ValueError(
             f"{edges.name} has {len(names)} column: give two, source and target, with node ids"
         )
     if len(names) > 2:
-        raise ValueError(
-            f"{edges.name} has the columns {listed(names)}; it takes two with node ids, named "
-            "source and target, src and dst, or from and to. Rename them, or remove all others "
-            "(--weight names a column of weights)."
-        )
+        fitting = [name for name in names if _holds_ids(edges.columns[name], ids)]
+        if len(fitting) != 2:
+            raise ValueError(
+                f"{edges.name} has the columns {listed(names)}, and {len(fitting)} of them hold "
+                "node ids alone; it takes two. Name them with --source-column and --target-column "
+                "(source=..., target=...), or call them source and target."
+            )
+        names = fitting
     return names[0], names[1]
+
+
+def _holds_ids(column: Column, ids: Container[str | None]) -> bool:
+    return all(text is None or text.strip() in ids for text in column.strings())
 
 
 def _check_header(edges: Table, rows: Mapping[str, int]) -> None:

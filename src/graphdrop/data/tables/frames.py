@@ -34,6 +34,8 @@ def from_pandas(
     features: str | Sequence[str] | None = None,
     split_column: str | None = None,
     split_by_time: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
     task: Literal["auto", "classes", "numbers"] = "auto",
@@ -54,6 +56,8 @@ def from_pandas(
         features: columns; see ``load_tables``, and there for what follows as well.
         split_column: a column with ``train``, ``val`` and ``test``.
         split_by_time: a column of dates or numbers.
+        source: the column of ``edges`` with the ids of one end, if it has another name.
+        target: the column with the ids of the other end.
         weight: a column of the edges with weights.
         missing: ``"impute"`` or ``"refuse"``.
         task: ``"classes"`` or ``"numbers"``; see ``load_tables``.
@@ -70,7 +74,18 @@ def from_pandas(
         (('blue', 'red'), torch.Size([40, 1]))
     """
     columns, own = _columns(nodes, id)
-    options = TableOptions(label, own, features, split_column, weight, missing, task, split_by_time)
+    options = TableOptions(
+        label,
+        own,
+        features,
+        split_column,
+        weight,
+        missing,
+        task,
+        split_by_time,
+        source=source,
+        target=target,
+    )
     ends = _from_frame(edges, "edges")
     return _built(name, columns, ends, options, split=split, seed=seed)
 
@@ -138,6 +153,8 @@ def apply_schema(
     *,
     label: str | None = None,
     id: str | None = None,  # noqa: A002
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
 ) -> Data:
     """Another graph for a model that was trained on tables, from pandas tables with its columns.
@@ -151,6 +168,8 @@ def apply_schema(
         edges: a row for each edge, with the ids of its ends.
         label: the column of labels, if there is one; by default that of the training graph.
         id: the column of ids; ``None`` takes the index of ``nodes``.
+        source: the column of ``edges`` with the ids of one end, if it has another name.
+        target: the column with the ids of the other end.
         weight: a column of the edges with weights.
 
     Example:
@@ -164,7 +183,7 @@ def apply_schema(
     from graphdrop.data.tables.building import build_for  # noqa: PLC0415 - which needs datasets
 
     columns, own = _columns(nodes, id)
-    options = TableOptions(label=label, id=own, weight=weight)
+    options = TableOptions(label=label, id=own, source=source, target=target, weight=weight)
     ends = _from_frame(edges, "edges")
     first, second = Table("nodes", columns, len(nodes)), Table("edges", ends, len(edges))
     return build_for(schema, first, second, options, most_bytes())[0]

@@ -36,6 +36,8 @@ def load_tables(
     features: str | Sequence[str] | None = None,
     split_column: str | None = None,
     split_by_time: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
     weight: str | None = None,
     missing: Literal["impute", "refuse"] = "impute",
     task: Literal["auto", "classes", "numbers"] = "auto",
@@ -56,7 +58,7 @@ def load_tables(
         nodes: the file with a row for each node, or a folder with ``nodes`` and ``edges`` in it.
         edges: the file with a row for each edge: ids in the columns ``source`` and ``target``,
             ``src`` and ``dst``, ``from`` and ``to``, each with ``_id`` behind it or not, or else
-            the only two that have a name. By default ``edges`` beside the nodes.
+            the only two that hold ids alone. By default ``edges`` beside the nodes.
         label: the column of classes or of numbers; a node without one is only predicted. By
             default ``label``, ``class``, ``y`` or ``target``.
         id: the column of ids; by default ``id``, ``node_id``, ``node`` or ``name``, or else the
@@ -67,6 +69,8 @@ def load_tables(
         split_by_time: a column of ISO dates (``2024-05-17``, with a time or not) or of numbers,
             which is no feature then. The oldest 60 % of the labelled nodes train, the next 20 %
             validate, the newest 20 % test; nodes of one date stay together.
+        source: the column of the edges with the ids of one end; by default as said of ``edges``.
+        target: the column with the ids of the other end.
         weight: a column of the edges with weights above 0.
         missing: ``"impute"``, or ``"refuse"`` for an error where a value is missing.
         task: whether ``label`` is a column of classes or of numbers. By default a column of numbers
@@ -91,7 +95,18 @@ def load_tables(
 
     most = most_bytes(max_bytes)
     paths = table_paths(nodes, edges)
-    options = TableOptions(label, id, features, split_column, weight, missing, task, split_by_time)
+    options = TableOptions(
+        label,
+        id,
+        features,
+        split_column,
+        weight,
+        missing,
+        task,
+        split_by_time,
+        source=source,
+        target=target,
+    )
     tables = read_table(paths[0], max_bytes), read_table(paths[1], max_bytes)
     checksums = {path.name: _sha256(path) for path in paths}
     name = short_name(str(nodes))

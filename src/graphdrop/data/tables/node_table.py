@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphdrop.data.tables.edge_table import end_ids
+from graphdrop.data.tables.edge_table import are_ends_among
 from graphdrop.data.tables.kinds import MOST_CATEGORIES, numbers_of
+from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.table import (
     Table,
     as_number,
@@ -32,7 +33,7 @@ PARTS = {
 _PART = {word: part for part, words in PARTS.items() for word in words}
 
 
-def id_column(nodes: Table, asked: str | None, edges: Table, weight: str | None) -> str:
+def id_column(nodes: Table, asked: str | None, edges: Table, options: TableOptions) -> str:
     """The column of ids: the one asked for, one with a usual name, or the one that edges name.
 
     Edges name a column whose cells all differ and include every end of an edge. A column of numbers
@@ -51,10 +52,11 @@ def id_column(nodes: Table, asked: str | None, edges: Table, weight: str | None)
     ] or list(nodes.columns)
     if len(usable) == 1:
         return usable[0]
-    ends, fitting = end_ids(edges, weight), []
+    fitting = []
     for name in usable:
         cells = {text if text is None else text.strip() for text in nodes.columns[name].strings()}
-        if len(cells) == nodes.rows and None not in cells and ends <= cells:
+        distinct = len(cells) == nodes.rows and None not in cells
+        if distinct and are_ends_among(edges, cells, options):
             fitting.append(name)
     if len(fitting) > 1:
         raise ValueError(

@@ -21,12 +21,20 @@ class TableOptions:
     task: Literal["auto", "classes", "numbers"] = "auto"
     """Whether the label is a class or a number; ``"auto"`` goes by the values."""
     split_by_time: str | None = None
+    source: str | None = None
+    """The column of the edges with the ids of one end; ``target`` names that of the other."""
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if self.split_column and self.split_by_time:
             raise ValueError(
                 f"split_column is {self.split_column!r} and split_by_time {self.split_by_time!r}: "
                 "give one of them"
+            )
+        if bool(self.source) != bool(self.target):
+            raise ValueError(
+                f"source is {self.source!r} and target {self.target!r}: give both columns of the "
+                "edges, --source-column and --target-column, or neither"
             )
         if self.missing not in ("impute", "refuse"):
             raise ValueError(f"missing is {self.missing!r}; it takes 'impute' or 'refuse'")

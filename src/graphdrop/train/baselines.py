@@ -40,8 +40,9 @@ from graphdrop.train.tasks import Classes, Gaussian
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer
 
-ITERATIONS = 100
-"""The largest number of iterations of L-BFGS for one strength of the L2."""
+ITERATIONS, SPARSE_ITERATIONS = 100, 30
+"""The largest numbers of iterations of L-BFGS for one strength of the L2: with the matrix of
+features and means at hand, and where every iteration takes sums over the whole graph."""
 LARGEST = 1 << 25
 """The matrix of features and means of training nodes has no more numbers than this."""
 PRODUCT_GAIN = 8
@@ -117,6 +118,7 @@ class LinearProblem:
             self.shift, self.scale = (one.to(wide) for one in moments)
         else:  # a rare word is not to weigh more than others
             self.scale = _hop_deviations(x, graph, orders, rows).repeat_interleave(x.shape[1])
+        self.iterations = SPARSE_ITERATIONS if wide is None else ITERATIONS
         self.apply: Callable[[Tensor], Tensor]
         if wide is not None:
             self.apply = wide.sub_(self.shift).div_(self.scale).matmul
@@ -137,7 +139,10 @@ class LinearProblem:
         weight = (layer.weight.t() * scale)[:, :free].contiguous().requires_grad_()
         bias = (layer.bias + layer.weight @ self.shift).requires_grad_()
         optimizer = torch.optim.LBFGS(
-            [weight, bias], max_iter=ITERATIONS, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+            [weight, bias],
+            max_iter=self.iterations,
+            tolerance_grad=1e-6,
+            line_search_fn="strong_wolfe",
         )
         terms: dict[str, float] = {}
 

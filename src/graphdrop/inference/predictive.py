@@ -5,6 +5,7 @@ Samples are summed a few at a time, so that memory does not grow with their numb
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -166,7 +167,7 @@ def predict(
     """
     if isinstance(data, (list, tuple)):
         data = _graphs(data)
-    _check_data(data)
+    _check_data(model, data)
     if rows is not None:
         rows = torch.as_tensor(rows)
     if samples is not None and samples < 0:
@@ -210,17 +211,17 @@ def predict(
         raise NotFiniteError(_why_not_finite(model, data)) from None
 
 
-def _check_data(data: object) -> None:
-    """Refuse what is no graph, and say what to give in its place."""
+def _check_data(model: nn.Module, data: object) -> None:
+    """Refuse what is no graph that the model takes, and say what to give in its place."""
     kind = type(data).__name__
     if isinstance(data, Tensor):
         raise TypeError(
             "data is a tensor, but predict takes a PyG Data: give "
             "predict(model, Data(x=x, edge_index=edge_index))"
         )
-    if kind == "HeteroData":
+    if kind == "HeteroData" and "x" in inspect.signature(model.forward).parameters:
         raise TypeError(
-            "data is a HeteroData, and predict takes one kind of nodes: give "
+            "data is a HeteroData, and the model takes the features x of one kind of nodes: give "
             "predict(model, data.to_homogeneous()) if the model was trained on that"
         )
     if isinstance(getattr(data, "data", None), Data):

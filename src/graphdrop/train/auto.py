@@ -107,7 +107,7 @@ def decided(
     if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
         traits = replace(traits, homophily=0.0)
     candidates: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
-    candidates = candidates[:1] if own else candidates + _with_means(config, traits)
+    candidates = candidates[:1] if own else (*candidates, *_with_means(config, traits))
     settings = {
         way: _in_way(config, dataset, traits, way, own=own, numbers=numbers) for way in candidates
     }

@@ -237,22 +237,22 @@ def _regression(trainer: Trainer, orders: int) -> Trainer:
 
 def _without_weights(trainer: Trainer) -> Iterator[tuple[str, Any]]:
     """The baselines that have no weights: their names, and functions that make their outputs."""
-    nodes, labels = len(trainer.data.x), trainer.labels
     if trainer.task.output == "gaussian":  # whose mean has a place of its own in the result
         return
+    nodes, labels = len(trainer.data.x), trainer.targets[trainer.rows["train"]]
     classes = trainer.dataset.num_classes
     counts = labels.bincount(minlength=classes).double()
     shares = ((counts + 1.0) / (counts + 1.0).sum()).float()
     yield "majority class", lambda: shares.log().expand(nodes, -1)
-    yield "label propagation", lambda: _propagated_labels(trainer, shares)
+    yield "label propagation", lambda: _propagated_labels(trainer, labels, shares)
 
 
-def _propagated_labels(trainer: Trainer, shares: Tensor) -> Tensor:
+def _propagated_labels(trainer: Trainer, labels: Tensor, shares: Tensor) -> Tensor:
     """Logits of label propagation (Zhou et al., 2004), its damping chosen on validation nodes."""
     data, validation = trainer.data, trainer.rows["validation"]
     graph = Graph.from_data(data, normalization="sym")
     first = torch.zeros(len(data.x), len(shares), device=data.x.device)
-    first[trainer.rows["train"]] = one_hot(trainer.labels, len(shares)).float()
+    first[trainer.rows["train"]] = one_hot(labels, len(shares)).float()
     best, lowest = first, float("inf")
     for damping in DAMPINGS:
         state = first

@@ -145,7 +145,7 @@ def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monk
     scores = evaluation.score(replace(PREDICTION, decision="mean"), LABELS, config)
     assert scores.error == scores["error"] == pytest.approx(2 / 3)
     assert "error rate 0.6667" in repr(Result(scores, scores, [], 1, 1, 0.0))
-    show_scores(config, {"test": scores}, [])
+    show_scores(config, {"test": scores}, [], {})
     assert re.search(r"error rate.*0\.6667", capsys.readouterr().out, re.DOTALL)
     assert _metrics([SimpleNamespace(scores=scores)])[-1]["title"] == "error rate"
     assert list(metric_columns("error")) == ["error rate (%)"]

@@ -102,6 +102,9 @@ def test_another_graph_with_the_same_columns_is_predicted(run, trained, tmp_path
     answers = rows_of(tmp_path / "new.csv")
     assert [row["id"] for row in answers][:2] == ["q001", "q002"]
     assert "label" not in answers[0]
+    notes = [line for line in said.splitlines() if "calibrated on another graph" in line]
+    assert len(notes) == 1
+    assert re.match(r"Note: the model was .* of [\d,]+ nodes and [\d,]+ edges; this one", notes[0])
     # a node is predicted from what the table says, whatever else is in it
     strange = tmp_path / "nodes.csv"
     text = (EXAMPLE / "new_nodes.csv").read_text("utf-8")

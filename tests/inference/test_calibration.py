@@ -299,8 +299,10 @@ def test_another_graph_than_the_calibrated_one_is_warned_of(model_and_data):
     model.defaults = replace(model.defaults, **carried)
     predict(model, data, 2)  # the same graph: a warning would be an error
     other = Data(x=5.0 * torch.rand(30, 5), edge_index=data.edge_index % 30)
-    with pytest.warns(CalibrationShiftWarning, match=r"may not transfer .*feature mean"):
+    with pytest.warns(CalibrationShiftWarning, match=r"may not transfer .*feature mean") as caught:
         predict(model, other, 2)
+    assert f"this one has 30 nodes and {other.num_edges} edges" in str(caught[0].message)
+    assert caught[0].filename == __file__
 
 
 def test_any_models_logits_and_finished_predictions_are_calibrated(logits, model_and_data):

@@ -45,6 +45,22 @@ def test_rows_are_divided_by_their_sum():
     assert torch.equal(row_normalized(X.to_sparse_coo()).to_dense(), EXPECTED)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_data_with_numbers_is_loaded_as_trainer_takes_it(tiny, stored):
+    data = Data(x=tiny.data.x, edge_index=tiny.data.edge_index, y=1000.0 * tiny.data.x.sum(1) + 0.5)
+    if stored:
+        data.train_mask, data.val_mask, data.test_mask = (
+            tiny.split.test,
+            tiny.split.val,
+            tiny.split.train,
+        )
+    loaded, given = load_dataset(data), dataset_for(Config(), data)[1]
+    assert loaded.num_classes == given.num_classes == 0
+    assert torch.equal(loaded.data.y, data.y)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        assert torch.equal(loaded.data[name], given.data[name])
+
+
 def test_the_dataset_itself_is_not_changed(tiny):
     before = tiny.data.x.clone()
     assert PredictionDefaults(features="stored").inputs(tiny.data) is tiny.data

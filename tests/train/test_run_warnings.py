@@ -3,7 +3,7 @@
 import torch
 
 from graphdrop.config import Config
-from graphdrop.inference import Predictive
+from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.train.run_warnings import warnings_of
 
 LABELS = (torch.arange(1000) % 25 == 0).long()
@@ -31,6 +31,22 @@ def test_a_rare_class_that_is_never_predicted_and_ranked_well_is_no_reason_to_wa
     noise = torch.rand(1000, generator=torch.Generator().manual_seed(0))
     assert warned(LABELS + noise) == []
     assert "not learned" in warned(noise)[0]
+
+
+def test_few_nodes_to_calibrate_on_are_said_of_intervals_where_numbers_are_predicted():
+    answer = GaussianPredictive(*torch.ones(3, 4, 1), 1)
+    (said,) = warnings_of(
+        answer,
+        torch.ones(4),
+        model=None,
+        calibration_nodes=4,
+        selected_epoch=50,
+        epochs=100,
+        ece=0.0,
+        floor=None,
+        x=torch.zeros(2, 1),
+    )
+    assert "the intervals may be too narrow or too wide" in said
 
 
 def test_a_warning_advises_nothing_that_is_set_already():

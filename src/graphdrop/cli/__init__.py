@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -120,7 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rest.append(word)
     as_json = output.JSON in given and not _SHOWS_TEXT.intersection(given)
     try:
-        with output.for_machines(as_json=as_json, quiet=output.QUIET in given):
+        with (
+            output.for_machines(as_json=as_json, quiet=output.QUIET in given),
+            warnings.catch_warnings(),  # a command may change the filter
+        ):
             app([*front, *rest], prog_name="graphdrop")
     except SystemExit as stop:
         if as_json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -93,7 +92,6 @@ def predict(
     """
     from graphdrop.data.names import Names  # noqa: PLC0415 - --help needs no torch
     from graphdrop.inference import predict as infer  # noqa: PLC0415
-    from graphdrop.inference.shift import CalibrationShiftWarning  # noqa: PLC0415
     from graphdrop.inference.trust import trusted, trusted_numbers  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
 
@@ -102,26 +100,23 @@ def predict(
     write = writer(output)
     opened = opened_run(run, dataset, nodes, edges, device)
     names = Names.of(opened.data)
-    with warnings.catch_warnings():
-        if not opened.same:  # said below, in one line
-            warnings.simplefilter("ignore", CalibrationShiftWarning)
-        sets, answer, flags = None, cast("Any", None), dict[int, Flags]()
-        if opened.numbers:
-            answer = infer(opened.model, opened.data, samples, output="gaussian")
-            defaults = sampled(opened.model).defaults
-            trust = trusted_numbers(answer, defaults.deviation_quantiles, coverage)
-            columns = _columns_of_numbers(answer, opened.data, names, trust)
-            calibrated = defaults.calibration is not None
-        else:
-            answer = infer(opened.model, opened.data, samples)
-            sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
-            ratio = opened.config.predict.cost_ratio if cost_ratio is None else cost_ratio
-            trust = trusted(answer, coverage, ratio)
-            if budget is None and not ratio:
-                budget = opened.config.predict.budget
-            flags = _flags(answer, opened.data, budget, ratio)
-            columns = _columns(answer, opened.data, names, sets, trust, flags=flags)
-            calibrated = answer.calibrated is not None
+    sets, answer, flags = None, cast("Any", None), dict[int, Flags]()
+    if opened.numbers:
+        answer = infer(opened.model, opened.data, samples, output="gaussian")
+        defaults = sampled(opened.model).defaults
+        trust = trusted_numbers(answer, defaults.deviation_quantiles, coverage)
+        columns = _columns_of_numbers(answer, opened.data, names, trust)
+        calibrated = defaults.calibration is not None
+    else:
+        answer = infer(opened.model, opened.data, samples)
+        sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
+        ratio = opened.config.predict.cost_ratio if cost_ratio is None else cost_ratio
+        trust = trusted(answer, coverage, ratio)
+        if budget is None and not ratio:
+            budget = opened.config.predict.budget
+        flags = _flags(answer, opened.data, budget, ratio)
+        columns = _columns(answer, opened.data, names, sets, trust, flags=flags)
+        calibrated = answer.calibrated is not None
     if names.order is not None:
         order = names.order.tolist()  # the rows of the table
         columns = {name: [cells[node] for node in order] for name, cells in columns.items()}

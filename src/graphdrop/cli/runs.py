@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich import box
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from graphdrop.metrics import RareFigures
     from graphdrop.train.evaluation import Scores
     from graphdrop.train.opening import Opened
+    from graphdrop.train.records import ResultNote
 
     RareRow = tuple[str, str, RareFigures]  # the class, the part of the split, the figures
 
@@ -75,44 +77,23 @@ def evaluate(
 ) -> None:
     """Score the selected network of a run again, on its validation and test nodes.
 
+    Calibrated scores of validation nodes are those that training printed: out of fold, since the
+    calibrator was fitted on these nodes. With other samples or costs they are marked "in sample".
+
     With --dataset, or --nodes and --edges, it scores another graph with the same columns.
     """
-    from graphdrop.data.names import Names  # noqa: PLC0415
-    from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
-    from graphdrop.train import evaluation  # noqa: PLC0415
     from graphdrop.train.evaluation import mean_error  # noqa: PLC0415
-    from graphdrop.train.records import result_note  # noqa: PLC0415
+    from graphdrop.train.records import ResultNote, result_note  # noqa: PLC0415
 
     opened = opened_run(run, dataset, nodes, edges, device)
     chosen, model, data, header, same = opened[:5]
     chosen = with_costs(chosen, budget, cost_ratio)
-    scores: dict[str, Scores] = {}
-    rare: list[RareRow] = []
-    answers = []
-    carried = sampled(model).defaults.calibration
-    ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
-    for how, calibrator in ways.items():
-        for name, mask in (("validation", data.val_mask), ("test", data.test_mask)):
-            rows = mask.nonzero().flatten()
-            if not len(rows):
-                continue
-            options: Any = {"rows": rows, "calibrator": calibrator, "output": opened.output}
-            prediction = infer(model, data, samples, **options)
-            scores[name + how] = evaluation.score(prediction, data.y[rows], chosen, opened.output)
-            answers.append(prediction)
-            if not how and opened.output == "classes":
-                rare += [
-                    (Names.of(data).label(one), name, figures)
-                    for one, figures in evaluation.rare_classes_found(
-                        prediction, data.y[rows], chosen
-                    ).items()
-                ]
-    if not scores:
-        raise ValueError("the data has no labelled validation or test node: nothing can be scored")
+    note = result_note(run / "result.json") if same else ResultNote()
+    scores, titles, rare, answers = _score_parts(opened, chosen, note, samples)
     rates = list(sampled(model).drop_rates().values())
-    simple = result_note(run / "result.json").baselines if same else {}
-    show_scores(chosen, scores, rates, simple)
+    rows = {titles.get(name, name): one for name, one in scores.items()}
+    show_scores(chosen, rows, rates, note.baselines)
     show_rare(rare)
     always = None
     if opened.numbers and bool(data.test_mask.any()):
@@ -130,7 +111,7 @@ def evaluate(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
         **({} if always is None else {"always_the_mean": {"rmse": always}}),
-        baselines=simple,
+        baselines=note.baselines,
         drop_rates=rates,
         rare=[{"name": name, "part": part, **one._asdict()} for name, part, one in rare],
         epoch=header["epoch"],
@@ -139,6 +120,70 @@ def evaluate(
         standard_error=error,
         same_data=same,
     )
+
+
+class _Parts(NamedTuple):
+    """The scores of a run on the parts of the split."""
+
+    scores: dict[str, Scores]
+    titles: dict[str, str]
+    """The headings of rows that are not their name."""
+    rare: list[RareRow]
+    answers: list[Any]
+
+
+def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int | None) -> _Parts:
+    """Score validation and test nodes, with the calibrator of the model and without one.
+
+    The calibrator was fitted on the validation nodes of the training graph. Their scores are read
+    from the result of the training, which made them out of fold, unless other samples or costs are
+    asked for.
+    """
+    from graphdrop.data.names import Names  # noqa: PLC0415
+    from graphdrop.inference import predict as infer  # noqa: PLC0415
+    from graphdrop.metrics import RareFigures  # noqa: PLC0415
+    from graphdrop.nn.sampled import sampled  # noqa: PLC0415
+    from graphdrop.train import evaluation  # noqa: PLC0415
+    from graphdrop.train.inputs import with_calibration_part  # noqa: PLC0415
+
+    model, data = opened.model, opened.data
+    found = _Parts({}, {}, [], [])
+    masks = {"validation": data.val_mask, "test": data.test_mask}
+    if opened.same:
+        masks["validation"] = with_calibration_part(masks, chosen)["validation"]
+    fitted, stored = bool(note.calibration.get("out_of_fold")), False
+    if fitted:
+        stored = samples is None and chosen == opened.config
+        found.titles["validation"] = f"validation, {'out of fold' if stored else 'in sample'}"
+    carried = sampled(model).defaults.calibration
+    ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
+    for how, calibrator in ways.items():
+        for name, mask in masks.items():
+            rows = mask.nonzero().flatten()
+            if not len(rows):
+                continue
+            if stored and name + how == "validation":
+                found.scores[name] = evaluation.Scores(note.validation)
+                found.rare.extend(
+                    (one["name"], name, RareFigures(**one[name]))
+                    for one in note.rare
+                    if name in one
+                )
+                continue
+            options: Any = {"rows": rows, "calibrator": calibrator, "output": opened.output}
+            answer = infer(model, data, samples, **options)
+            found.scores[name + how] = evaluation.score(answer, data.y[rows], chosen, opened.output)
+            found.answers.append(answer)
+            if not how and opened.output == "classes":
+                found.rare.extend(
+                    (Names.of(data).label(one), name, figures)
+                    for one, figures in evaluation.rare_classes_found(
+                        answer, data.y[rows], chosen
+                    ).items()
+                )
+    if not found.scores:
+        raise ValueError("the data has no labelled validation or test node: nothing can be scored")
+    return found
 
 
 def of_samples(count: int, error: float | None, *, numbers: bool = False) -> str:
@@ -160,12 +205,22 @@ def opened_run(
     device: str = "cpu",
 ) -> Opened:
     """A run with its own data, or with other data and a note that says so."""
+    from graphdrop.inference.shift import (  # noqa: PLC0415
+        CalibrationShiftWarning,
+        describe_shift,
+    )
+    from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.opening import open_run, other_data  # noqa: PLC0415
 
     given = tables.as_settings(dataset, nodes, edges=edges)
     opened = open_run(run, DataSettings(**given) if edges is not None else given.get("dataset"))
     if not opened.same:
         say(f"Note: {other_data(run)}.", file=sys.stderr)
+        # said here once; `main` puts the filter back
+        warnings.simplefilter("ignore", CalibrationShiftWarning)
+        defaults = sampled(opened.model).defaults
+        if defaults.calibration and (shift := describe_shift(defaults, opened.data)):
+            say(f"Note: {shift}.", file=sys.stderr)
     for note in opened.notes:
         say(note, file=sys.stderr)
     if device == "cpu":

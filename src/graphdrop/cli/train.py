@@ -283,7 +283,8 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
 
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
-    scores = {"validation": result.validation, "test": result.test, **raw}
+    folds = ", out of fold" if result.calibration.get("out_of_fold") else ""
+    scores = {f"validation{folds}": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates, result.baselines)
     show_rare(
         [

@@ -25,7 +25,13 @@ from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
-from graphdrop.data.validate import MASKS, is_labelled, validate_data, validate_targets
+from graphdrop.data.validate import (
+    MASKS,
+    asked_targets,
+    is_labelled,
+    validate_data,
+    validate_targets,
+)
 from graphdrop.util.files import check_regular, expanded
 from graphdrop.util.memory import check_bytes, most_bytes
 
@@ -106,7 +112,8 @@ def load_dataset(
     - `name`: `"cora"`, `"citeseer"`, `"pubmed"`, `"cora_ml"`; `"synthetic"`, a graph like Cora that
       needs no file; the path of an `.npz` file; a folder with `nodes.csv` and `edges.csv`
       (`load_tables` says more); the folder of a store that `graphdrop data convert` wrote, whose
-      arrays stay on disk; or a PyG `Data`
+      arrays stay on disk; or a PyG `Data`, whose `y` are classes as integers, -1 for none, or
+      numbers as floats, NaN for none
     - `root`: the folder in which files are searched first, and to which they are downloaded
     - `split`: `"default"`, the split that comes with the data or, if there is none, 60, 20 and 20 %
       of each class at random (of the datasets with a name: what `"public"` gives); `"public"`, the
@@ -137,7 +144,10 @@ def load_dataset(
     if split == "default" and isinstance(name, str) and has_own_split(name):
         split = "public"
     if isinstance(name, Data):
-        return build_dataset("data", copy.copy(name), split, seed, most=most)
+        data = copy.copy(name)
+        if isinstance(data.y, Tensor) and data.y.is_floating_point():
+            data.y = asked_targets(data.y, "auto")
+        return build_dataset("data", data, split, seed, most=most)
     if name == SYNTHETIC:
         return build_dataset(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
@@ -211,7 +221,7 @@ def build_dataset(
     """
     where = f"{name}: " if checksums else ""
     try:
-        if data.y.is_floating_point() and isinstance(split, Split):  # numbers
+        if isinstance(data.y, Tensor) and data.y.is_floating_point():  # numbers
             num_classes = 0
             validate_targets(data)
         else:

@@ -56,6 +56,44 @@ def is_labelled(y: Tensor) -> Tensor:
     return known if y.dim() == 1 else known.flatten(1).all(1)
 
 
+MOST_CLASSES = 64
+"""Whole numbers with a decimal point that are all below this may be numbers of classes."""
+
+
+def asked_targets(y: Tensor, task: str) -> Tensor:
+    """Targets of the type that the settings ask for; whole numbers that may be either are refused.
+
+    Args:
+        y: the targets of a `Data`.
+        task: ``data.task``.
+    """
+    if y.is_complex() or y.dim() > 2 or (task == "auto" and not y.is_floating_point()):
+        return y
+    known = y[~y.isnan()].double() if y.is_floating_point() else y
+    whole = bool((known == known.round()).all()) if y.is_floating_point() else True
+    if task == "auto":
+        column = y.dim() == 1 or y.shape[1] == 1
+        small = bool(((known >= -1) & (known < MOST_CLASSES)).all())
+        if column and len(known) and whole and small:
+            raise ValueError(
+                f"data.y has type {y.dtype} and holds whole numbers from {int(known.min())} to "
+                f"{int(known.max())} only, which may be classes or numbers: give y.long() for "
+                'classes, with -1 for no label, or data.task = "numbers" for numbers, as in '
+                'Config(data={"task": "numbers"}) or --task numbers'
+            )
+        return y
+    if task == "numbers":
+        return y if y.is_floating_point() else y.float()
+    if not whole:
+        value = float(known[known != known.round()][0])
+        raise ValueError(
+            f'data.task is "classes", but data.y has the value {value:g}: give whole numbers from '
+            '0, or data.task = "numbers"'
+        )
+    classes = y.nan_to_num(-1.0).long() if y.is_floating_point() else y
+    return classes[:, 0] if y.dim() == 2 and y.shape[1] == 1 else classes
+
+
 def validate_targets(data: Data) -> None:
     """Check targets that are no classes: a row for every node, finite where a mask needs them."""
     num_nodes = validate_graph(data, None, "y")
@@ -71,7 +109,11 @@ def validate_targets(data: Data) -> None:
             f"data.y of node {node} is infinite: correct it, or give NaN for a node without a "
             "target"
         )
-    for name in (name for name in MASKS if data.get(name) is not None):
+    given = [name for name in MASKS if data.get(name) is not None]
+    if 0 < len(given) < len(MASKS):
+        missing = ", ".join(name for name in MASKS if name not in given)
+        raise ValueError(f"data has no {missing}: give all three masks or none of them")
+    for name in given:
         mask = data[name]
         if mask.dtype != torch.bool or tuple(mask.shape) != (num_nodes,):
             raise ValueError(

@@ -77,23 +77,30 @@ def _edges(data: Any) -> Any:
     return getattr(data, "edge_index", None)
 
 
-def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
-    """Warn that a calibrator may not transfer to a different graph."""
+def describe_shift(settings: PredictionDefaults, data: Any) -> str | None:
+    """How a graph differs from the one of the calibration, in words; ``None`` if it is that one."""
     known = settings.calibrated_on
     if known is None or getattr(data, "x", None) is None or _edges(data) is None:
-        return
+        return None
     if is_known_graph(settings, data):
-        return
+        return None
     now = described(data)
     far = [
         f"{name.replace('_', ' ')} {now[name]:.3g} in place of {known[name]:.3g}"
         for name in ("feature_mean", "feature_deviation", "degree_mean")
         if abs(now[name] - known[name]) > FAR * max(abs(known[name]), 1e-12)
     ]
-    shift = f"it differs: {'; '.join(far)}" if far else ALIKE
-    warnings.warn(
-        "the model was calibrated on another graph, and its calibration may not transfer to this "
-        f"one ({shift}): check it on labelled nodes of this graph",
-        CalibrationShiftWarning,
-        stacklevel=3,
+    sizes = [f"{int(one['nodes']):,} nodes and {int(one['edges']):,} edges" for one in (known, now)]
+    return (
+        f"the model was calibrated on another graph, of {sizes[0]}; this one has {sizes[1]}, and "
+        f"calibration may not transfer to it ({'; '.join(far) or ALIKE}): check it on labelled "
+        "nodes of this graph"
     )
+
+
+def warn_of_shift(settings: PredictionDefaults, data: Any) -> None:
+    """Warn that a calibrator may not transfer to a different graph."""
+    shift = describe_shift(settings, data)
+    if shift is not None:
+        # past `predict` and the decorator around it, to the line that called it
+        warnings.warn(shift, CalibrationShiftWarning, stacklevel=4)

@@ -16,7 +16,7 @@ from graphdrop.data.sources import has_own_split, short_name
 from graphdrop.data.splits import Split, describe, random_fractions, strata
 from graphdrop.data.tables.loading import is_tables
 from graphdrop.data.tables.options import TableOptions
-from graphdrop.data.validate import MASKS, validate_graph, validate_targets
+from graphdrop.data.validate import MASKS, asked_targets, validate_graph, validate_targets
 from graphdrop.nn.stack import WEIGHTED
 from graphdrop.train.tasks import Links, Task, check_column, task_of
 
@@ -126,7 +126,7 @@ def _found(
         return config, _with_pairs(data, task)
     y = data.y
     if isinstance(y, Tensor) and task is None:
-        y = _asked_targets(y, config.data.task)
+        y = asked_targets(y, config.data.task)
         check_column(y)
         if y is not data.y:
             graph: Data = copy.copy(data)
@@ -185,50 +185,10 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
     return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
-MOST_CLASSES = 64
-"""Whole numbers with a decimal point that are all below this may be numbers of classes."""
-
-
-def _asked_targets(y: Tensor, task: str) -> Tensor:
-    """Targets of the type that the settings ask for; whole numbers that may be either are refused.
-
-    Args:
-        y: the targets of a `Data`.
-        task: ``data.task``.
-    """
-    if y.is_complex() or y.dim() > 2 or (task == "auto" and not y.is_floating_point()):
-        return y
-    known = y[~y.isnan()] if y.is_floating_point() else y
-    whole = bool((known == known.round()).all()) if y.is_floating_point() else True
-    if task == "auto":
-        column = y.dim() == 1 or y.shape[1] == 1
-        small = bool(((known >= -1) & (known < MOST_CLASSES)).all())
-        if column and len(known) and whole and small:
-            raise ValueError(
-                f"data.y has type {y.dtype} and holds whole numbers from {int(known.min())} to "
-                f"{int(known.max())} only, which may be classes or numbers: give y.long() for "
-                'classes, with -1 for no label, or data.task = "numbers" for numbers, as in '
-                'Config(data={"task": "numbers"}) or --task numbers'
-            )
-        return y
-    if task == "numbers":
-        return y if y.is_floating_point() else y.float()
-    if not whole:
-        value = float(known[known != known.round()][0])
-        raise ValueError(
-            f'data.task is "classes", but data.y has the value {value:g}: give whole numbers from '
-            '0, or data.task = "numbers"'
-        )
-    classes = y.nan_to_num(-1.0).long() if y.is_floating_point() else y
-    return classes[:, 0] if y.dim() == 2 and y.shape[1] == 1 else classes
-
-
 def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> Dataset:
     """A dataset whose targets are not classes, with the masks of the `Data` or a random split."""
-    missing = [name for name in MASKS if data.get(name) is None]
-    if 0 < len(missing) < len(MASKS):
-        raise ValueError(f"data has no {', '.join(missing)}: give all three masks or none of them")
     validate_targets(data)
+    missing = data.get(MASKS[0]) is None
     data, notes = copy.copy(data), tuple[str, ...]()
     if missing:
         if settings.split not in ("default", "random-fractions"):

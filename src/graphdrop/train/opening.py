@@ -12,9 +12,11 @@ from torch_geometric.data import Data
 
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset, load_dataset
+from graphdrop.data.dataset import choose_split
 from graphdrop.data.names import Names
 from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
+from graphdrop.data.validate import MASKS
 from graphdrop.train import inputs, provenance, tensor_file
 from graphdrop.train.checkpoint import BEST, load_with_header
 from graphdrop.train.evaluation import Output
@@ -70,8 +72,16 @@ def open_run(
     if settings is not None and inputs.names_tables(settings):
         graph, same, notes = _from_tables(settings, schema, about.data.sha256)
     else:
-        graph = _dataset(folder, config, data).data
-        same = provenance.fingerprint(graph) == about.data.sha256
+        found = _dataset(folder, config, data)
+        same = provenance.fingerprint(found.data) == about.data.sha256
+        graph = found.data
+        drawn = found.split.name != "public" and not isinstance(data, Dataset)
+        if not same and drawn and found.stored_masks:  # another graph brings its own split
+            graph = copy.copy(graph)
+            graph.update(dict(found.stored_masks))
+            split = choose_split(graph, "public", 0)
+            for name, mask in zip(MASKS, (split.train, split.val, split.test), strict=True):
+                graph[name] = mask
     if schema is not None and (names := Names.of(graph)).classes is None:
         graph = copy.copy(graph)
         graph.names = replace(names, classes=schema.classes or None)

@@ -107,7 +107,11 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
     found["answers"] = {"test": answer} | ({} if validation is None else {"validation": validation})
     found["test"] = trainer.scores("test", answer)
     summary = {"name": calibrator.name, **calibrator.summary()}
-    found["calibration"] = {**summary, "nodes": len(rows)}
+    found["calibration"] = {
+        **summary,
+        "nodes": len(rows),
+        "out_of_fold": shared and validation is not None,
+    }
     floor = None
     if isinstance(answer, Predictive):
         floor = calibration_floor(

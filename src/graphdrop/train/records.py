@@ -55,7 +55,9 @@ class ResultNote(_Typed):
 
     seconds: float | None = None
     data: DataNote = DataNote()
+    validation: dict[str, Any] = {}
     calibration: dict[str, Any] = {}
+    rare: list[dict[str, Any]] = []
     baselines: dict[str, dict[str, Any]] = {}
     """The scores of simple models on the same split, by their name."""
 

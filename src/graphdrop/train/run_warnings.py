@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.config import ModelSettings
-from graphdrop.inference import Predictive
+from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.inference.calibration import FEW
 from graphdrop.metrics import CalibrationFloor, ood_auroc
 
@@ -60,9 +60,11 @@ def warnings_of(
             "help after that; lower train.learning_rate, or look at the features"
         )
     if 0 < calibration_nodes < FEW:
+        numbers = isinstance(validation, GaussianPredictive)
+        off = "intervals may be too narrow or too wide" if numbers else "probabilities may be off"
         found.append(
             f"there are {calibration_nodes} validation nodes to calibrate on, fewer than {FEW}: "
-            "the probabilities may be off; give more"
+            f"the {off}; give more"
         )
     if floor is not None and ece > floor.mean + GAP:
         found.append(

@@ -19,6 +19,7 @@ from graphdrop.cli.sheet import shown
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
 from graphdrop.inference.trust import trusted
+from graphdrop.nn.sampled import sampled
 from graphdrop.train import Trainer, load
 from graphdrop.train.opening import open_run
 from graphdrop.train.progress import Silent
@@ -205,7 +206,8 @@ def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
     written = [[float(row[f"probability_{number}"]) for number in range(3)] for row in rows]
     torch.testing.assert_close(torch.tensor(written), wanted, rtol=1e-7, atol=1e-9)
     stored = load(tmp_path / "a")
-    stored.defaults = replace(stored.defaults, features="stored")
+    engine = sampled(stored)
+    engine.defaults = replace(engine.defaults, features="stored")
     assert not torch.allclose(predict(stored, data).probabilities, wanted)  # it matters
 
 

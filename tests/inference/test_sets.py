@@ -36,6 +36,28 @@ def world() -> tuple[torch.Tensor, torch.Tensor, Data]:
     return graph(NODES, CLASSES, 0)
 
 
+@pytest.fixture
+def unfilled(monkeypatch):
+    """No class stands in for an empty set, so that the coverage is exact."""
+    monkeypatch.setattr(module, "fill_empty", lambda members, predicted: members)
+
+
+@pytest.mark.parametrize("method", ["lac", "aps"])
+def test_no_set_is_empty_and_only_empty_ones_are_changed(world, method, monkeypatch):
+    logits, _, data = world
+    answer = Predictive.from_logits(3.0 * logits, data)
+    calibration = torch.arange(CALIBRATION), answer.predicted[:CALIBRATION]  # nearly always right
+    shown = answer.sets(0.8, method, calibration=calibration)
+    monkeypatch.setattr(module, "fill_empty", lambda members, predicted: members)
+    before = answer.sets(0.8, method, calibration=calibration)
+    empty = before.size() == 0
+    assert 0 < int(empty.sum()) < NODES
+    assert torch.equal(shown.members[~empty], before.members[~empty])
+    for node in empty.nonzero().flatten().tolist():
+        assert shown.classes(node) == [int(answer.predicted[node])]
+
+
+@pytest.mark.usefixtures("unfilled")
 @pytest.mark.parametrize("method", METHODS)
 def test_the_mean_coverage_over_random_divisions_is_the_one_asked_for(world, method):
     """It also fails if sets cover too much: the scores are continuous, so coverage is exact.
@@ -85,6 +107,7 @@ def test_coverage_by_class_holds_in_every_class():
     assert by_class(by_class=True) == pytest.approx([0.9] * 3, abs=0.05)
 
 
+@pytest.mark.usefixtures("unfilled")
 @pytest.mark.parametrize(  # the threshold is taken in the same way of any scores
     ("method", "by_class"),
     [*((method, False) for method in METHODS), ("lac", True), ("snaps", True)],
@@ -220,6 +243,7 @@ def rare_answer(nodes: int, seed: int) -> tuple[Predictive, torch.Tensor]:
     return replace(answer, origin=Origin(class_counts=(940, 60))), labels
 
 
+@pytest.mark.usefixtures("unfilled")
 def test_where_a_class_is_rare_each_class_is_covered_as_promised_unasked():
     """The coverage of a class with m of k nodes has a standard deviation of about
     sqrt(0.09 * (1 / m + 1 / k)): 0.05 for 70 and 70; the mean of 40 draws is within 0.03."""

@@ -173,8 +173,6 @@ def _columns(
         columns["standard_error"] = errors.gather(1, predicted[:, None])[:, 0].tolist()
     if sets is not None:  # older runs carry no calibration nodes
         members = [sets.classes(node) for node in range(count)]
-        # A random part may leave the set of a certain node empty; its class does no harm there.
-        members = [one or [first] for one, first in zip(members, predicted.tolist(), strict=True)]
         columns["set_90"] = [join_classes(map(names.label, one)) for one in members]
     columns["entropy"] = answer.entropy.tolist()
     columns["trust"] = trust.trusted.tolist()

@@ -59,7 +59,7 @@ def set_scores(trainer: Trainer, divisions: int) -> dict[str, Any]:
         own = scores[fitted].gather(1, labels[fitted][:, None]).squeeze(1)
         for name, by_class in KINDS.items():
             limits = thresholds(own, labels[fitted], COVERAGE, classes, by_class=by_class)
-            members = scores[rest] <= limits.to(scores)
+            members = scores[rest] <= limits.to(scores)  # may be empty, as in TorchCP
             held = members.gather(1, labels[rest][:, None]).squeeze(1)
             yield name, (held.double(), members.sum(1).double(), labels[rest])
 

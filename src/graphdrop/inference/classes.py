@@ -190,6 +190,7 @@ class Predictive(Uncertainty):
         :math:`\lceil (m + 1) \cdot coverage \rceil`-th smallest score of the true classes of the
         :math:`m` calibration nodes. If these are exchangeable with the others and were used for
         nothing else, sets hold the true class with at least this probability, whatever the model.
+        Where no class is in the set of a node, the predicted class stands in.
 
         Args:
             coverage: how often a set should hold the true class.
@@ -213,6 +214,7 @@ class Predictive(Uncertainty):
         """
         return prediction_sets(
             self.probabilities,
+            self.predicted,
             self.origin,
             coverage,
             method,

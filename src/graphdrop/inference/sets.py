@@ -28,7 +28,7 @@ class SetMethod(StrEnum):
     """By which score a class enters the set of a node."""
 
     LAC = "lac"
-    """`1 - p_c`: the smallest sets on average, at times empty."""
+    """`1 - p_c`: the smallest sets on average."""
     APS = "aps"
     """Randomized: the probability of the classes above c and a random part of its own."""
     DAPS = "daps"
@@ -45,6 +45,9 @@ class SetMethod(StrEnum):
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets:
     """A set of classes for every node; ``Predictive.sets`` returns it.
+
+    No set is empty: where no class passes the threshold, as APS by its random part and LAC have
+    it, the predicted class stands in. This can only raise the coverage.
 
     Example:
         >>> members = torch.tensor([[True, False], [True, True]])
@@ -68,7 +71,7 @@ class PredictionSets:
     coverage takes nine of them."""
 
     def size(self) -> Tensor:
-        """Number of classes in each set, ``[nodes]``; 0 is possible."""
+        """Number of classes in each set, ``[nodes]``, at least 1."""
         return self.members.sum(1)
 
     def contains(self, labels: Tensor) -> Tensor:
@@ -94,6 +97,7 @@ class PredictionSets:
 
 def prediction_sets(
     probabilities: Tensor,
+    predicted: Tensor,
     origin: Origin,
     coverage: float,
     method: str | None = None,
@@ -107,6 +111,7 @@ def prediction_sets(
 
     Args:
         probabilities: ``[rows, classes]``.
+        predicted: the predicted class of every row, which stands in for an empty set.
         origin: where they come from.
         coverage: how often a set should hold the true class.
         method: a ``SetMethod``; by default LAC by class, whose sets are then smaller, or APS.
@@ -159,9 +164,15 @@ def prediction_sets(
                 )
             true_class, labels = _of_labels(_base(stored, kind, drawn), known.labels)
     limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
-    members = scores <= limits.to(scores)
+    members = fill_empty(scores <= limits.to(scores), predicted)
     always = tuple(limits.isinf().nonzero().flatten().tolist()) if by_class else ()
     return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
+
+
+def fill_empty(members: Tensor, predicted: Tensor) -> Tensor:
+    """The sets ``[rows, classes]``, where the predicted class stands in for an empty one."""
+    alone = torch.nn.functional.one_hot(predicted.to(members.device), members.shape[1]).bool()
+    return members | (alone & ~members.any(1, keepdim=True))
 
 
 def _uniform(origin: Origin, predicted: int, seed: int, generator: torch.Generator) -> Tensor:

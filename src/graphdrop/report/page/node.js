@@ -57,7 +57,7 @@ const isUntrusted = (run, v) => scoreOf(run, run.rule.by)[v] > run.rule.threshol
 // The classes that together should hold the true one 90 % of the time.
 function setOf(run, v) {
   const members = Array.from({ length: dataset.classes }, (_, c) => c).filter((c) => run.sets[v * dataset.classes + c]);
-  return `90 % set${run.sets_approximate ? " (approximate)" : ""}: ${members.length ? members.map(className).join(", ") : `${className(run.predicted[v])} (by its random part it would be empty)`}`;
+  return `90 % set${run.sets_approximate ? " (approximate)" : ""}: ${members.map(className).join(", ")}`;
 }
 
 function agreement(around) {

@@ -96,7 +96,7 @@ def test_the_card_and_the_report_speak_of_numbers(trained, tmp_path):
     assert "Classes" not in card
     page = report([trained], tmp_path / "report.html").read_text("utf-8")
     assert "RMSE" in page
-    assert "The best simple model, ridge regression" in page
+    assert "The best simple model, a ridge regression" in page
     assert "http://" not in page
     assert "https://" not in page
 

@@ -1,5 +1,7 @@
 """`graphdrop report` turns folders of runs into one page, and says what it cannot compare."""
 
+from pathlib import Path
+
 import pytest
 
 from contracts.small_runs import train, write_graph
@@ -32,6 +34,19 @@ def test_runs_on_different_data_are_refused(run, runs, tmp_path):
         assert f"{runs[0]} was trained on mine and {foreign} {message}" in error
         assert len(error.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
+
+
+def test_runs_on_other_columns_of_the_same_tables_are_compared(run, tmp_path):
+    folder = Path(__file__).parents[1] / "examples" / "data" / "houses"
+    few = ["--set", "model.hidden=8", "--set", "predict.samples=2", "--epochs", "3"]
+    for name, columns in (("all", []), ("two", ["--features", "area_m2,rooms"])):
+        words = ["--nodes", folder / "nodes.csv", "--edges", folder / "edges.csv"]
+        words += ["--label", "price", "--recipe", "paper", *few, *columns]
+        assert run("train", *words, "--method", "GCN-DO", "--out", tmp_path / name)[0] == 0
+    output = tmp_path / "report.html"
+    code, _, error = run("report", tmp_path / "all", tmp_path / "two", "-o", output)
+    assert (code, error) == (0, "")
+    assert "but not the same features" in output.read_text()
 
 
 def test_what_is_no_run_is_named(run, runs, tmp_path):

@@ -15,9 +15,11 @@ from graphdrop.config import settle
 from graphdrop.data.names import Names
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.nn.methods import Blueprint
+from graphdrop.report.answered import confusion, look_first
 from graphdrop.report.collect import collect
 from graphdrop.report.html import write_report
 from graphdrop.report.runs import gather
+from graphdrop.train.evaluation import METRICS
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1<'
 
@@ -62,14 +64,17 @@ def test_every_section_is_drawn_and_nothing_goes_wrong(report, made):
     )
     assert counts == {
         "selective-charts": 6,
-        "set-charts": 2,
-        "rare-charts": 0,
+        "set-charts": 0,
+        "first-tables": 0,
+        "confusion-tables": 0,
+        "ranking-charts": 0,
         "reliability-charts": 2,
         "pavpu-charts": 6,
         "training-charts": 6,
         "rate-charts": 6,
         "smoothing-charts": 6,
     }
+    assert report.run("document.querySelectorAll('#set-charts svg rect').length") >= 4
     assert report.run("document.querySelectorAll('#views canvas').length") == 2
     assert made[1][0].data_sha256 in text_of(report, "#provenance")
     for run in made[1]:
@@ -138,7 +143,8 @@ def test_the_page_says_what_its_figures_mean(report, made):
     report.press("Escape", 27)
     assert report.run("document.getElementById('tip').hidden")
     unexplained = report.run(
-        "[...document.querySelectorAll('#summary-table th[scope=col]')].slice(2)"
+        "[...document.querySelectorAll('#summary-table th[scope=col]')]"
+        ".filter(one => !['run', 'method'].includes(one.innerText))"
         ".filter(one => !one.querySelector('.help')).map(one => one.innerText)"
     )
     assert unexplained == []
@@ -292,6 +298,41 @@ def test_keys_reach_the_graph_and_the_charts(report):
         ".filter(one => one.tabIndex < 0).length"
     )
     assert unreachable == 0
+
+
+def test_a_node_to_look_at_first_is_shown_beside_the_graph(report, made):
+    _, (run, _), data = made
+    shown = report.run(
+        "[...document.querySelectorAll('#first-tables .chart')[0].querySelectorAll('tbody tr')]"
+        ".map(row => [...row.children].map(cell => cell.innerText.trim()))"
+    )
+    assert [(row[0], row[3]) for row in shown] == [(n.node, n.why) for n in look_first(run, data)]
+    report.run("document.querySelector('#first-tables tbody button').click()")
+    assert f"Node {shown[0][0]}" in text_of(report, "#node")
+    cells = report.run(
+        "[...document.querySelectorAll('#confusion-tables .chart')[0].querySelectorAll('td')]"
+        ".map(cell => Number(cell.innerText))"
+    )
+    assert cells == [count for row in confusion(run, data) for count in row]
+    assert report.complaints() == []
+
+
+def test_tables_of_long_names_are_not_cut_off_at_1280_pixels(browser, made, tmp_path):
+    _, evidence, data = made
+    more = {m.name: 0.123 for m in METRICS["classes"]}
+    runs = [
+        replace(run, folder=Path("a-run-with-a-long-name-of-its-own-" + "x" * at), scores=more)
+        for at, run in enumerate([*evidence, *evidence], 1)
+    ]
+    runs = [replace(run, uncalibrated=more, drop_rates=[0.25] * 4) for run in runs]
+    write_report(tmp_path / "wide.html", runs, data)
+    browser.open(tmp_path / "wide.html", width=1280)
+    browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    cut_off = browser.run(
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        ".map(e => e.innerText)"
+    )
+    assert cut_off == []
 
 
 @pytest.mark.parametrize("dark", [False, True])

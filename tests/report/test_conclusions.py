@@ -31,9 +31,6 @@ def test_every_section_has_a_sentence_for_every_run(made):
     for section in ("selective", "sets", "calibration", "training", "smoothing"):
         assert [text.split()[0].rstrip(":") for text in found[section]] == ["one", "two"], section
     assert len(found["summary"]) == 1
-    assert [text.split("split, by test accuracy: ")[1][:14] for text in found["baselines"]] == [
-        "majority class"
-    ] * 2
     assert "of the edges join two nodes of one label" in found["graph"][0]
 
 
@@ -101,12 +98,13 @@ def test_sets_are_counted_and_judged(made):
     test, labels = data.test_mask, data.y[data.test_mask]
     found = set_figures(run, data)
     assert found.held == pytest.approx(float(run.sets.members[test, labels].double().mean()))
-    assert sum(found.sizes) == pytest.approx(1.0)
-    assert sum(k * share for k, share in enumerate(found.sizes)) == pytest.approx(found.size)
+    assert sum(found.counts) == len(labels)
+    classes = sum(size * count for size, count in enumerate(found.counts, 1))
+    assert classes / len(labels) == pytest.approx(found.size)
     by_class = class_figures(run, data)
     assert sum(one.nodes for one in by_class) == len(labels)
     assert sum(one.held for one in by_class) == round(found.held * len(labels))
-    none = replace(run.sets, members=torch.zeros_like(run.sets.members))
+    none = replace(run.sets, members=torch.arange(CLASSES) == (data.y[:, None] + 1) % CLASSES)
     assert "less often than they should" in said(replace(run, sets=none), data, "sets")
     assert "it has no sets" in said(replace(run, sets=None), data, "sets")
 
@@ -150,3 +148,32 @@ def test_layers_that_lose_all_distance_are_called_over_smoothed(made):
 def test_every_measure_of_the_summary_says_what_is_good():
     shown = [metric for metric in METRICS["classes"] if metric.shown]
     assert [metric.name for metric in shown if "; good is " not in metric.help] == []
+
+
+def test_simple_models_that_runs_share_are_listed_once(made):
+    one, two = (replace(run, baselines=made[0][0].baselines) for run in made[0])
+    (text,) = conclusions([one, two], ["one", "two"], made[1])["baselines"]
+    assert "split, by test accuracy: majority class" in text
+    reached = [run.scores["accuracy"] for run in (one, two)]
+    assert text.endswith(f"one reaches {reached[0]:.3f}, two reaches {reached[1]:.3f}.")
+
+
+@pytest.mark.parametrize(
+    ("around", "verdict"), [(0.8, "help"), (0.705, "make little difference"), (0.6, "do not help")]
+)
+def test_the_simple_models_say_whether_the_features_of_neighbours_help(made, around, verdict):
+    (run, _), data = made
+    scores = {"logistic regression": 0.7, "logistic regression, neighbours": around}
+    found = {name: {"test": {"accuracy": value}} for name, value in scores.items()}
+    said = conclusions([replace(run, baselines=found)], ["it"], data)["graph"][1]
+    assert f"of 0.700 on a node's own features and {around:.3f} with" in said
+    assert said.endswith(f"the features of neighbours {verdict}.")
+
+
+def test_runs_with_other_features_are_compared_and_the_page_says_so(made):
+    (one, two), data = made
+    other = replace(two, data_sha256="0", num_features=7)
+    text = conclusions([one, other], ["all", "few"], data)["summary"][0]
+    assert "not the same features: their numbers of features are all 30, few 7." in text
+    text = conclusions([one, other], ["all", "few"], data)["summary"][1]
+    assert "of the 20 test nodes right" in text

@@ -63,7 +63,7 @@ def test_the_figures_are_those_of_the_runs(runs):
         )
         assert run["scores"]["aurc"] == pytest.approx(float(aurc))
         assert run["versions"] == result["versions"]
-    assert shown["dataset"]["sha256"] == result["data"]["sha256"]
+        assert run["sha256"] == result["data"]["sha256"]
     assert shown["dataset"]["files"] == result["data"]["files"]
 
 
@@ -160,7 +160,7 @@ def test_runs_on_other_data_are_refused(runs):
     evidence, data = runs
     foreign = replace(
         evidence[1],
-        data_sha256="0",
+        graph_sha256="0",
         config=evidence[1].config.model_copy(
             update={"data": evidence[1].config.data.model_copy(update={"dataset": "cora"})}
         ),
@@ -168,7 +168,7 @@ def test_runs_on_other_data_are_refused(runs):
     with pytest.raises(ValueError, match=r"on mine and .*b on cora: .* so write one for each"):
         page([evidence[0], foreign], data)
     with pytest.raises(ValueError, match="on another split or version of mine"):
-        page([evidence[0], replace(evidence[1], data_sha256="0")], data)
+        page([evidence[0], replace(evidence[1], graph_sha256="0")], data)
     with pytest.raises(ValueError, match="at least one run"):
         page([], data)
 

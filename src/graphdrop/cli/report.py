@@ -33,11 +33,12 @@ def report(
     nodes: tables.Nodes = None,
     edges: tables.Edges = None,
 ) -> None:
-    """Compare runs on one graph in an HTML page that needs no network and no server.
+    """Compare runs on the same nodes in an HTML page that needs no network and no server.
 
-    Shows scores, training curves with the learned rates, calibration, PAvPU, risk against
-    coverage, over-smoothing, and the graph with the prediction and uncertainty of every node; of
-    numbers predicted and true values, how often intervals hold, and the nodes to look at first.
+    Shows scores, the nodes to look at first, the confusion matrix, risk against coverage, sets,
+    precision, recall and ROC curves, calibration, PAvPU, training curves with the learned rates,
+    over-smoothing, and the graph with the prediction and uncertainty of every node; of numbers
+    predicted and true values, how often intervals hold, and the nodes to look at first.
     """
     from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch
 

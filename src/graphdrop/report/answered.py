@@ -1,20 +1,28 @@
-"""What refusal and prediction sets do on the test nodes: the figures of two sections."""
+"""What the page shows of answers: refusal, sets, mistakes, curves, and nodes to look at first."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import NamedTuple
 
 import torch
+from sklearn.metrics import precision_recall_curve, roc_curve
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.data.names import Names
-from graphdrop.metrics import RareFigures
+from graphdrop.metrics import RareFigures, average_precision, ood_auroc
 from graphdrop.report.collect import POINTS, RunEvidence, of_rows
 from graphdrop.train.evaluation import rare_classes_found
 
 FIRST = 20
 """So many nodes to look at first are listed for a rare class."""
+FOR_A_REASON = 8
+"""So many nodes to look at first are listed for each reason."""
+MOST_CLASSES = 20
+"""Of more classes the page lists the most frequent mistakes, in place of a confusion matrix."""
 
 SCORES = {
     "entropy": "entropy",
@@ -43,8 +51,8 @@ class SetFigures(NamedTuple):
     """The share of nodes whose set holds the true class."""
     size: float
     """The mean number of classes."""
-    sizes: list[float]
-    """The share of nodes by the number of classes in their set, from none to all."""
+    counts: list[int]
+    """The number of nodes by the number of classes in their set, from 1 to all."""
 
 
 class ClassFigures(NamedTuple):
@@ -61,14 +69,172 @@ class RareView(NamedTuple):
 
     label: int
     figures: RareFigures
-    recall: list[float]
-    precision: list[float]
-    """The precision at every recall; the curve has at most `POINTS` points."""
     first: list[tuple[str, float, int]]
     """Id, probability and label, -1 for none, of the nodes outside of training of the highest
     probability."""
     trusted: int
     """How many test nodes of the class are trusted as nodes of another one."""
+
+
+class RankingView(NamedTuple):
+    """How well the probability of a class ranks the test nodes; `POINTS` points at most a curve."""
+
+    label: int
+    nodes: int
+    """The number of test nodes of the class."""
+    average_precision: float
+    auroc: float
+    recall: list[float]
+    precision: list[float]
+    """The precision at every recall."""
+    false_positives: list[float]
+    true_positives: list[float]
+    """The share of the class that is found, at every share of the other nodes."""
+
+
+class Mistake(NamedTuple):
+    """Test nodes of one class that are predicted as another."""
+
+    label: int
+    predicted: int
+    nodes: int
+
+
+class LookFirst(NamedTuple):
+    """A node that is worth a look, and why."""
+
+    node: str
+    """Its id."""
+    predicted: int
+    probability: float
+    """Of the predicted class."""
+    why: str
+
+
+def look_first(run: RunEvidence, data: Data) -> list[LookFirst]:
+    """Nodes worth a look: trusted answers that are wrong, likely rare ones, and uncertain ones.
+
+    Where some nodes have no label, the rare and the uncertain ones are chosen among them, since
+    their answers are the ones that are needed; otherwise among the nodes outside of training.
+    """
+    names, labels = Names.of(data), data.y
+    probabilities = run.prediction.probabilities
+    likely, order = probabilities.topk(2)
+    own = probabilities.gather(1, run.decided[:, None])[:, 0]
+    known = labels >= 0
+    some_unknown = not bool(known.all())
+    reasons: list[list[tuple[int, str]]] = []
+
+    def add(score: Tensor, among: Tensor, why: Callable[[int], str]) -> None:
+        rows = among.nonzero().flatten()
+        first = rows[score[rows].argsort(descending=True, stable=True)][:FOR_A_REASON]
+        reasons.append([(node, why(node)) for node in first.tolist()])
+
+    def mistaken(node: int) -> str:
+        label = int(labels[node])
+        kind = "training label" if bool(data.train_mask[node]) else "label"
+        return (
+            f"Trusted, but its {kind} is {names.label(label)} (probability "
+            f"{float(probabilities[node, label]):.3f})."
+        )
+
+    def unsure(node: int) -> str:
+        other = int(order[node, 1] if order[node, 0] == run.decided[node] else order[node, 0])
+        return (
+            f"Uncertain: the next class is {names.label(other)} (probability "
+            f"{float(probabilities[node, other]):.3f})."
+        )
+
+    add(own, known & (run.decided != labels) & run.trust.trusted, mistaken)
+    if some_unknown:
+        for label in run.prediction.rare_classes:
+            of_class = probabilities[:, label]
+            name = names.label(label)
+            add(
+                of_class,
+                ~known,
+                lambda node, p=of_class, name=name: (  # type: ignore[misc]
+                    f"No label; likely of the rare class {name} (probability {float(p[node]):.3f})."
+                ),
+            )
+    add(-(likely[:, 0] - likely[:, 1]), ~known if some_unknown else ~data.train_mask, unsure)
+    found: dict[int, str] = {}
+    for in_turn in zip_longest(*reasons):  # the first of every reason, then the second
+        for node, why in filter(None, in_turn):
+            found.setdefault(node, why)
+    return [
+        LookFirst(names.node(node), int(run.decided[node]), float(own[node]), why)
+        for node, why in found.items()
+    ]
+
+
+def ranking_views(run: RunEvidence, data: Data) -> list[RankingView]:
+    """Curves of the rare classes, and of the less frequent one of two classes."""
+    labels, probabilities = data.y[data.test_mask], run.prediction.probabilities[data.test_mask]
+    shown = list(run.prediction.rare_classes)
+    if not shown and probabilities.shape[1] == 2:
+        known = data.y[data.train_mask]
+        shown = [0 if (known == 0).sum() < (known == 1).sum() else 1]
+    found = []
+    for label in shown:
+        positive, scores = labels == label, probabilities[:, label].double()
+        if not bool(positive.any()) or bool(positive.all()):
+            continue
+        precision, recall, _ = precision_recall_curve(positive.numpy(), scores.numpy())
+        false_positives, true_positives, _ = roc_curve(positive.numpy(), scores.numpy())
+        # From the highest threshold on, without the point that stands for no node at all.
+        curve = (recall[-2::-1], precision[-2::-1])
+        found.append(
+            RankingView(
+                label,
+                int(positive.sum()),
+                float(average_precision(scores, positive)),
+                float(ood_auroc(scores, positive)),
+                *(_thinned(torch.from_numpy(part.copy())) for part in curve),
+                *(_thinned(torch.from_numpy(part)) for part in (false_positives, true_positives)),
+            )
+        )
+    return found
+
+
+def _thinned(values: Tensor) -> list[float]:
+    """At most `POINTS` of the values, half of them close to the first, where curves bend."""
+    last, half = len(values) - 1, POINTS // 2
+    if last < POINTS:
+        at = torch.arange(last + 1)
+    else:
+        close = torch.logspace(0, math.log10(last), half).long()
+        at = torch.cat([torch.linspace(0, last, half).long(), close]).unique()  # type: ignore[no-untyped-call]
+    thin: list[float] = values[at].tolist()
+    return thin
+
+
+def confusion(run: RunEvidence, data: Data) -> list[list[int]] | None:
+    """The number of test nodes by label and predicted class; `None` of more than 20 classes."""
+    classes = run.prediction.probabilities.shape[1]
+    if classes > MOST_CLASSES:
+        return None
+    found = [[0] * classes for _ in range(classes)]
+    for label, predicted, count in _pairs_of_classes(run, data).tolist():
+        found[label][predicted] = count
+    return found
+
+
+def mistakes(run: RunEvidence, data: Data) -> list[Mistake]:
+    """The most frequent mistakes on the test nodes, at most `MOST_CLASSES` of them."""
+    pairs = _pairs_of_classes(run, data)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    most = pairs[pairs[:, 2].argsort(descending=True, stable=True)][:MOST_CLASSES]
+    return [Mistake(*pair) for pair in most.tolist()]
+
+
+def _pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
+    """Label, predicted class and number of test nodes of every pair that occurs, `[pairs, 3]`."""
+    tested = data.test_mask & (data.y >= 0)
+    labels, predicted = data.y[tested], run.decided[tested]
+    both = torch.stack([labels, predicted], 1)
+    pairs, counts = both.unique(dim=0, return_counts=True)  # type: ignore[no-untyped-call]
+    return torch.cat([pairs, counts[:, None]], 1)
 
 
 def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
@@ -77,9 +243,6 @@ def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
     by_label = rare_classes_found(of_rows(run.prediction, test), data.y[test], run.config)
     for label, figures in by_label.items():
         probability = run.prediction.probabilities[:, label]
-        order = probability[test].argsort(descending=True, stable=True)
-        hits = (data.y[test][order] == label).double().cumsum(0)
-        at = torch.linspace(0, len(hits) - 1, min(POINTS, len(hits))).long()
         others = (~data.train_mask).nonzero().flatten()
         first = others[probability[others].argsort(descending=True, stable=True)][:FIRST]
         missed = test & (data.y == label) & run.trust.trusted & (run.decided != label)
@@ -87,8 +250,6 @@ def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
             RareView(
                 label=label,
                 figures=figures,
-                recall=(hits / hits[-1])[at].tolist(),
-                precision=(hits[at] / (at + 1)).tolist(),
                 first=[
                     (names.node(node), float(probability[node]), int(data.y[node]))
                     for node in first.tolist()
@@ -117,11 +278,11 @@ def set_figures(run: RunEvidence, data: Data) -> SetFigures | None:
         return None
     test, classes = data.test_mask, run.prediction.probabilities.shape[1]
     size = run.sets.size()[test]
-    counts = size.bincount(minlength=classes + 1)
+    counts = size.bincount(minlength=classes + 1)[1:]
     return SetFigures(
         held=float(_held(run, data)[test].double().mean()),
         size=float(size.double().mean()),
-        sizes=(counts.double() / len(size)).tolist(),
+        counts=counts.tolist(),
     )
 
 

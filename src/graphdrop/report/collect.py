@@ -20,7 +20,7 @@ from graphdrop.inference.origin import Origin
 from graphdrop.inference.trust import Trust, trusted
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.nn.sampled import layer_inputs, sampled
-from graphdrop.train import evaluation
+from graphdrop.train import evaluation, provenance
 from graphdrop.train.evaluation import Scores
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
@@ -77,6 +77,9 @@ class RunEvidence:
     """Over-smoothing metrics: one value per hidden layer."""
     selected_epoch: int
     data_sha256: str
+    graph_sha256: str
+    """Of ids, edges, labels and split, without the features: runs that share it are compared."""
+    num_features: int
     versions: dict[str, str]
     data_files: dict[str, str]
     """The sha256 of every file that the data came from."""
@@ -130,6 +133,8 @@ def collect(
         smoothing=_smoothing(model, data),
         selected_epoch=about.epoch,
         data_sha256=about.data.sha256,
+        graph_sha256=provenance.graph_fingerprint(data),
+        num_features=int(data.x.shape[1]),
         versions=about.versions,
         data_files=result.data.files,
         seconds=result.seconds,

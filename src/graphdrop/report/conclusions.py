@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -14,10 +15,15 @@ from graphdrop.report.answered import SCORES, rare_views, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
 from graphdrop.train.evaluation import metrics_by_name
 
+if TYPE_CHECKING:
+    from graphdrop.report.numbers import NumbersEvidence
+
 CLEAR = 2.0
 """A difference of so many standard errors is not put down to chance."""
 HINT, GOOD_HINT = 0.1, 0.4
 """Adjusted homophily from which on labels of neighbours tell something, and much."""
+TIE = 0.01
+"""Simple models whose scores are closer than this are called alike."""
 MEET = 0.1
 """Wrong nodes whose neighbours share their label so much less often lie where classes meet."""
 COLLAPSED = 0.1
@@ -35,18 +41,34 @@ def conclusions(
         data: their graph.
     """
     pairs = list(zip(names, runs, strict=True))
+    groups = _by_baselines(pairs)
     found = {
-        "summary": [_summary(pairs, data)],
-        "baselines": [_baselines(name, run) for name, run in pairs],
-        "graph": [_edges(data), *(_neighbours(name, run, data) for name, run in pairs)],
+        "summary": [compare_features(pairs), _summary(pairs, data)],
+        "baselines": [_baselines(group) for group in groups],
+        "graph": [
+            _edges(data),
+            *(_neighbours_means(group, alone=len(groups) == 1) for group in groups),
+            *(_neighbours(name, run, data) for name, run in pairs),
+        ],
         "selective": [_refusal(name, run, data) for name, run in pairs],
         "sets": [_sets(name, run, data) for name, run in pairs],
-        "rare": [text for name, run in pairs for text in _rare(name, run, data)],
+        "ranking": [text for name, run in pairs for text in _rare(name, run, data)],
         "calibration": [_calibration(name, run, data) for name, run in pairs],
         "training": [_training(name, run) for name, run in pairs],
         "smoothing": [_smoothing(name, run) for name, run in pairs],
     }
     return {section: [text for text in texts if text] for section, texts in found.items()}
+
+
+def compare_features(pairs: Sequence[tuple[str, RunEvidence | NumbersEvidence]]) -> str:
+    """Say that runs were given other features, where they were."""
+    if len({run.data_sha256 for _, run in pairs}) == 1:
+        return ""
+    listed = ", ".join(f"{name} {run.num_features:,}" for name, run in pairs)
+    return (
+        "The runs have the same nodes, edges, labels and split, but not the same features: their "
+        f"numbers of features are {listed}."
+    )
 
 
 def _share(value: float) -> str:
@@ -88,18 +110,36 @@ def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
     )
 
 
-def _baselines(name: str, run: RunEvidence) -> str:
-    """How simple models do on the same test nodes; empty where none was fitted."""
-    metric = "auroc" if "auroc" in run.scores else "accuracy"
+def _by_baselines(
+    pairs: Sequence[tuple[str, RunEvidence]],
+) -> list[list[tuple[str, RunEvidence]]]:
+    """The runs with simple models, in groups whose simple models have the same scores."""
+    groups: dict[str, list[tuple[str, RunEvidence]]] = {}
+    for name, run in pairs:
+        if run.baselines:
+            metric = _compared(run)
+            scores = {kind: found["test"].get(metric) for kind, found in run.baselines.items()}
+            shown = {kind: score and f"{score:.3f}" for kind, score in scores.items()}
+            groups.setdefault(repr(shown), []).append((name, run))
+    return list(groups.values())
+
+
+def _compared(run: RunEvidence) -> str:
+    """The name of the metric by which simple models are compared with a run."""
+    return "auroc" if "auroc" in run.scores else "accuracy"
+
+
+def _baselines(group: Sequence[tuple[str, RunEvidence]]) -> str:
+    """How simple models do on the same test nodes as runs."""
+    (_, first), *_ = group
+    metric = _compared(first)
     title = metrics_by_name()[metric].title
-    others = {n: one["test"][metric] for n, one in run.baselines.items() if metric in one["test"]}
+    others = {n: one["test"][metric] for n, one in first.baselines.items() if metric in one["test"]}
     if not others:
         return ""
     listed = "; ".join(f"{n} {value:.3f}" for n, value in others.items())
-    return (
-        f"Simple models on the same split, by test {title}: {listed}. {name} reaches "
-        f"{run.scores[metric]:.3f}."
-    )
+    reached = ", ".join(f"{name} reaches {run.scores[metric]:.3f}" for name, run in group)
+    return f"Simple models on the same split, by test {title}: {listed}. {reached}."
 
 
 def _same_label(data: Data) -> tuple[Tensor, Tensor]:
@@ -127,6 +167,31 @@ def _edges(data: Data) -> str:
         f"{_share(float(same.double().mean()))} of the edges join two nodes of one label. The "
         f"homophily, adjusted for the sizes of the classes, is {adjusted:.2f} (0: as by chance, "
         f"1: all edges inside classes): {what}."
+    )
+
+
+def _neighbours_means(group: Sequence[tuple[str, RunEvidence]], *, alone: bool) -> str:
+    """Whether neighbours' features help the simple models of runs; empty where none was fitted.
+
+    The runs are named unless they are `alone`, which is to say that others have the same features.
+    """
+    (_, run), *_ = group
+    metric = _compared(run)
+    own, around = (
+        run.baselines.get(f"logistic regression{which}", {}).get("test", {}).get(metric)
+        for which in ("", ", neighbours")
+    )
+    if own is None or around is None:
+        return ""
+    if abs(around - own) < TIE:
+        verdict = "the features of neighbours make little difference"
+    else:
+        verdict = f"the features of neighbours {'help' if around > own else 'do not help'}"
+    whose = "A" if alone else f"With the features of {', '.join(name for name, _ in group)} a"
+    return (
+        f"{whose} logistic regression reaches a test {metrics_by_name()[metric].title} of "
+        f"{own:.3f} on a node's own features and {around:.3f} with the means of its neighbours' "
+        f"features added: {verdict}."
     )
 
 
@@ -189,7 +254,7 @@ def _sets(name: str, run: RunEvidence, data: Data) -> str:
     return (
         f"{name}: the {100 * COVERAGE:.0f} % sets hold the true class of {_share(figures.held)} of "
         f"the test nodes, {kept}, and name {figures.size:.2f} classes on average; "
-        f"{_share(figures.sizes[1])} of them name one class only.{in_time}"
+        f"{_share(figures.counts[0] / tested)} of them name one class only.{in_time}"
     )
 
 

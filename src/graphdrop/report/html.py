@@ -25,7 +25,16 @@ from torch_geometric.data import Data
 from graphdrop.config import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
-from graphdrop.report.answered import class_figures, rare_views, refusal, set_figures
+from graphdrop.report.answered import (
+    class_figures,
+    confusion,
+    look_first,
+    mistakes,
+    ranking_views,
+    rare_views,
+    refusal,
+    set_figures,
+)
 from graphdrop.report.collect import RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
@@ -110,13 +119,13 @@ def _check(runs: Sequence[RunEvidence] | Sequence[NumbersEvidence]) -> None:
         raise ValueError("runs is empty: a report needs at least one run")
     first = runs[0]
     for run in runs[1:]:
-        if run.data_sha256 == first.data_sha256:
+        if run.graph_sha256 == first.graph_sha256:
             continue
         here, there = dataset_name(first), dataset_name(run)
         other = there if there != here else f"another split or version of {here}"
         raise ValueError(
             f"{first.folder} was trained on {here} and {run.folder} on {other}: a report compares "
-            "runs on the same graph and split, so write one for each"
+            "runs on the same nodes, edges, labels and split, so write one for each"
         )
 
 
@@ -168,12 +177,10 @@ def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
     names = Names.of(data)
     return {
         "title": source.title if (source := find_source(name)) else name,
-        "sha256": run.data_sha256,
         "files": run.data_files,
         "nodes": len(data.y),
         "edges": len(_pairs(data)),
         "classes": int(run.prediction.probabilities.shape[1]),
-        "features": int(data.x.shape[1]),
         "class_names": names.classes,
         "tested": int(data.test_mask.sum()),
     }
@@ -255,6 +262,8 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
     figures = set_figures(run, data)
     return {
         "name": name,
+        "sha256": run.data_sha256,
+        "features": run.num_features,
         "folder": str(run.folder),
         "method": config.model.method.value,
         "layers": config.model.layers,
@@ -290,6 +299,10 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "rare": [
             one._asdict() | {"figures": one.figures._asdict()} for one in rare_views(run, data)
         ],
+        "ranking": [one._asdict() for one in ranking_views(run, data)],
+        "confusion": confusion(run, data),
+        "mistakes": [one._asdict() for one in mistakes(run, data)],
+        "first": [one._asdict() for one in look_first(run, data)],
         "classes": [one._asdict() for one in class_figures(run, data)],
         "rule": {
             "by": run.trust.by,

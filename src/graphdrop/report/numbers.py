@@ -22,12 +22,16 @@ from graphdrop.data.names import Names
 from graphdrop.data.sources import short_name
 from graphdrop.inference import GaussianPredictive, predict
 from graphdrop.nn.sampled import sampled
-from graphdrop.train import evaluation
+from graphdrop.report.conclusions import compare_features
+from graphdrop.train import evaluation, provenance
+from graphdrop.train.baselines import DESCRIPTIONS
 from graphdrop.train.evaluation import METRICS, Scores, as_columns, mean_error
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS as JOURNAL
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
 
+CLEAR = 0.01
+"""Simple models whose RMSE differ by a smaller share are called alike."""
 LEVELS = [number / 20 for number in range(1, 20)]
 POINTS = 2_000
 """A picture shows at most so many nodes."""
@@ -52,6 +56,9 @@ class NumbersEvidence:
     """The validation RMSE by epoch."""
     selected_epoch: int
     data_sha256: str
+    graph_sha256: str
+    """Of ids, edges, labels and split, without the features: runs that share it are compared."""
+    num_features: int
     versions: dict[str, str]
     seconds: float | None
     baselines: dict[str, dict[str, Any]]
@@ -89,6 +96,8 @@ def collect_numbers(
         course=[(float(line["epoch"]), -line["validation"]["accuracy"]) for line in lines],
         selected_epoch=about.epoch,
         data_sha256=about.data.sha256,
+        graph_sha256=provenance.graph_fingerprint(data),
+        num_features=int(data.x.shape[1]),
         versions=about.versions,
         seconds=result.seconds,
         baselines=result.baselines,
@@ -109,16 +118,21 @@ def page_of_numbers(
     title = short_name(runs[0].config.data.dataset)
     target = runs[0].config.data.label_column or "the target"
     style = (resources.files(__package__) / "page" / "style.css").read_text("utf-8")
+    first = "".join(_first(run, name, data) for run, name in zip(runs, names, strict=True))
     sections = [
         _section("Summary", _summary(runs, names, target)),
         _section("Predicted and true values", _scatters(runs, names, data)),
         _section("Intervals", _intervals(runs, names, data)),
         _section("What the doubt is worth", _selective(runs, names, data)),
-        _section("Look at these first", _first(runs[0], names[0], data)),
+        _section("Look at these first", f'<div class="grid wide">{first}</div>'),
         _section("Training", _training(runs, names)),
-        _section("Provenance", _provenance(runs, names, command)),
     ]
-    safe = html.escape(f"{title}: {', '.join(names)}")
+    safe, heading = html.escape(f"{title}: {', '.join(names)}"), html.escape(title)
+    listed = "".join(
+        f'<li><span class="dot" style="background:var(--run{number % 8})"></span>'
+        f"<strong>{html.escape(name)}</strong></li>"
+        for number, name in enumerate(names)
+    )
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -126,9 +140,11 @@ def page_of_numbers(
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<link rel="icon" href="data:,">\n<title>{safe}</title>\n<style>\n{style}\n</style>\n'
         '</head>\n<body>\n<header class="bar"><span class="brand">graphdrop</span></header>\n'
-        f'<main>\n<section class="hero"><h1>{safe}</h1><p id="lead">{html.escape(target)} of '
+        f'<main>\n<section class="hero"><h1>{heading}</h1><p id="lead">{html.escape(target)} of '
         f"{len(data.x):,} nodes, predicted with 90 % intervals; {int(data.test_mask.sum()):,} test "
-        f"nodes are scored.</p></section>\n{''.join(sections)}</main>\n</body>\n</html>\n"
+        f'nodes are scored.</p><ul class="runs" aria-label="Runs">{listed}</ul></section>\n'
+        f'{"".join(sections)}</main>\n<footer id="provenance"><h2>Provenance</h2>\n'
+        f"{_provenance(runs, names, command)}</footer>\n</body>\n</html>\n"
     )
 
 
@@ -141,17 +157,18 @@ def _says(*sentences: str) -> str:
     return f'<div class="says">{lines}</div>'
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], tall: str = "") -> str:
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll">{whole}</div>'
+    return f'<div class="scroll{tall}">{whole}</div>'
 
 
 def _summary(runs: Sequence[NumbersEvidence], names: Sequence[str], target: str) -> str:
     shown = [metric for metric in METRICS["gaussian"] if metric.shown]
+    features = compare_features(list(zip(names, runs, strict=True)))
     rows = []
     for run, name in zip(runs, names, strict=True):
         cells = [run.scores.get(metric.name) for metric in shown]
@@ -164,18 +181,28 @@ def _summary(runs: Sequence[NumbersEvidence], names: Sequence[str], target: str)
     best = min(zip(names, runs, strict=True), key=lambda pair: pair[1].scores["rmse"])
     error, trivial = best[1].scores["rmse"], best[1].mean_error
     if error < trivial:
-        verdict = f"{1 - error / trivial:.0%} below that of always answering the mean"
+        verdict = f"{100 * (1 - error / trivial):.0f} % below that of always answering the mean"
     else:
         verdict = "no better than always answering the mean: the network has learned nothing"
     says = f"{best[0]} has a test RMSE of {error:.4g} in the unit of {target}, {verdict}."
     simple = {name: parts["test"]["rmse"] for name, parts in best[1].baselines.items()}
     if simple:
         name = min(simple, key=lambda one: simple[one])
-        what = "below" if simple[name] < error else "above"
-        says += f" The best simple model, {name}, has {simple[name]:.4g}, which is {what} it."
+        what = "lower" if simple[name] < error else "higher"
+        simplest = DESCRIPTIONS[name].removesuffix(",")
+        says += f" The best simple model, {simplest}, has {simple[name]:.4g}, which is {what}."
+    own, around = (simple.get(f"ridge regression{which}") for which in ("", ", neighbours"))
+    if own is not None and around is not None:
+        helps = "help" if around < (1 - CLEAR) * own else "hardly help"
+        if around > (1 + CLEAR) * own:
+            helps = "do not help"
+        says += (
+            f" A ridge regression has {own:.4g} on a node's own features and {around:.4g} with the "
+            f"means of its neighbours' features added: the features of neighbours {helps}."
+        )
     help_text = "".join(f"<dt>{m.title}</dt><dd>{html.escape(m.help)}</dd>" for m in shown)
     return (
-        f"{_says(says)}{_table(['run', *(metric.title for metric in shown)], rows)}"
+        f"{_says(features, says)}{_table(['run', *(metric.title for metric in shown)], rows)}"
         f'<details id="measures"><summary>What the measures mean</summary><dl>{help_text}</dl>'
         "</details>"
     )
@@ -216,8 +243,8 @@ def _intervals(runs: Sequence[NumbersEvidence], names: Sequence[str], data: Data
         if abs(off) > 2 * error:
             verdict = "less often than they should" if off < 0 else "more often than they need to"
         says.append(
-            f"{name}: the 90 % intervals hold the true value of {dict(held)[0.9]:.1%} of the test "
-            f"nodes, {verdict}; they are {run.scores['width']:.4g} wide on average."
+            f"{name}: the 90 % intervals hold the true value of {100 * dict(held)[0.9]:.1f} % of "
+            f"the test nodes, {verdict}; they are {run.scores['width']:.4g} wide on average."
         )
     chart = _chart("held by intervals of each level", "level", "share that they hold", lines, [])
     return _says(*says) + _side_by_side([chart])
@@ -255,17 +282,18 @@ def _first(run: NumbersEvidence, name: str, data: Data) -> str:
         ]
         return [ids.node(node), *several]
 
+    def box(title: str, header: list[str], rows: list[list[str]]) -> str:
+        table = _table(header, rows, " tall")
+        return f'<div class="chart"><h3>{html.escape(title)}</h3>{table}</div>'
+
     off = ((truth - mean).abs() / deviation).amax(1)
-    tested = _largest(off, data.test_mask)
     header = ["node", "predicted", "low", "high", "true"]
-    found = (
-        f"<h3>Test nodes that {html.escape(name)} misses most, by their own standard deviation</h3>"
-        + _table(header, [cells(node) for node in tested])
-    )
+    tested = [cells(node) for node in _largest(off, data.test_mask)]
+    found = box(f"{name}: test nodes it misses most, in standard deviations", header, tested)
     unknown = truth.isnan().any(1)
     if bool(unknown.any()):
         rows = [cells(node)[:-1] for node in _largest(run.prediction.doubt, unknown)]
-        found += "<h3>Nodes without a label that are most in doubt</h3>" + _table(header[:-1], rows)
+        found += box(f"{name}: nodes without a label that are most in doubt", header[:-1], rows)
     return found
 
 
@@ -288,22 +316,20 @@ def _training(runs: Sequence[NumbersEvidence], names: Sequence[str]) -> str:
 
 
 def _provenance(runs: Sequence[NumbersEvidence], names: Sequence[str], command: str) -> str:
-    rows = [
-        [
-            name,
-            str(run.folder),
-            run.config.model.method.value,
-            str(run.config.model.layers),
-            str(run.config.seed),
-            "" if run.seconds is None else f"{run.seconds:.0f}",
-            ", ".join(f"{n} {v}" for n, v in run.versions.items()),
-        ]
-        for run, name in zip(runs, names, strict=True)
-    ]
-    header = ["run", "folder", "method", "layers", "seed", "seconds", "versions"]
-    sha = f'<p class="note">sha256 of the data: <code>{runs[0].data_sha256}</code></p>'
+    parts = []
+    for run, name in zip(runs, names, strict=True):
+        rows = {
+            "Folder": str(run.folder),
+            "Method": f"{run.config.model.method.value}, {run.config.model.layers} layers",
+            "Seed": str(run.config.seed),
+            "Duration": "not finished" if run.seconds is None else f"{run.seconds:.0f} seconds",
+            "Versions": ", ".join(f"{n} {v}" for n, v in run.versions.items()),
+            "Data, sha256": run.data_sha256,
+        }
+        cells = "".join(f"<dt>{key}</dt><dd>{html.escape(text)}</dd>" for key, text in rows.items())
+        parts.append(f"<h3>{html.escape(name)}</h3><dl>{cells}</dl>")
     made = f'<p class="note"><code>{html.escape(command)}</code></p>' if command else ""
-    return _table(header, rows) + sha + made
+    return "".join(parts) + made
 
 
 def _side_by_side(pictures: Sequence[str]) -> str:

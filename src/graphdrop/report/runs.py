@@ -26,7 +26,7 @@ def report(
     data: Source | None = None,
     model: nn.Module | None = None,
 ) -> Path:
-    """Compare runs on one graph in an HTML page that needs no network and no server.
+    """Compare runs on the same nodes in an HTML page that needs no network and no server.
 
     Args:
         runs: their folders.

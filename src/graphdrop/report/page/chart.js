@@ -35,7 +35,7 @@ function scaleOf([low, high], [from, to], log) {
 }
 
 // spec: {title, icon, xLabel, yLabel, x?: [low, high], y?: [low, high], log?, whole?, height?, diagonal?,
-//   bars?: [{from, to, value, colour, text}], series: [{name, points: [[x, y]], colour, dash, shape?}],
+//   bars?: [{from, to, value, colour, opacity?}], series: [{name, points: [[x, y]], colour, dash, shape?, bars?: drawn as bars}],
 //   marks?: [{x, y, shape, colour, solid?, size?}], help?: a measure, xText?, yText?, note?: (x) => a last line under the pointer}
 // `draw` may be called again with another spec; `mark` moves the marks alone.
 function chart(spec) {
@@ -99,6 +99,7 @@ function drawChart(box, state) {
 }
 
 function drawSeries(svg, series, X, Y) {
+  if (series.bars) return;
   let path = "", pen = false;
   for (const [x, y] of series.points) {
     if (y == null) { pen = false; continue; }

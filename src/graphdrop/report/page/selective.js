@@ -117,41 +117,87 @@ function keptTile({ kept, right, of }, k) {
 function setFigures() {
   const withSets = runs.map((run, k) => [run, k]).filter(([run]) => run.set_figures);
   if (withSets.length) {
-    const most = Math.max(...withSets.map(([run]) => run.set_figures.sizes.reduce((last, share, size) => (share > 0 ? size : last), 1)));
+    const most = Math.max(2, ...withSets.map(([run]) => run.set_figures.counts.findLastIndex((count) => count > 0) + 1));
+    const width = 0.8 / withSets.length;
     byId("set-charts").append(chart({
-      title: "How many classes a set names", help: "prediction set", xLabel: "classes in the set", yLabel: "share of test nodes", x: [0, Math.max(2, most)], y: [0, 1], whole: true, legend: true, yText: percent,
-      series: withSets.map(([run, k]) => ({ name: run.name, points: run.set_figures.sizes.slice(0, Math.max(2, most) + 1).map((share, size) => [size, share]), colour: runColour(k), dash: runDash(k), shape: k })),
+      title: "How many classes a set names", help: "prediction set", xLabel: "classes in the set", yLabel: "test nodes", x: [0.5, most + 0.5], y: [0, 1.05 * Math.max(...withSets.flatMap(([run]) => run.set_figures.counts))], whole: true, legend: true,
+      bars: withSets.flatMap(([run, k], at) => run.set_figures.counts.slice(0, most).map((count, size) => ({ from: size + 0.6 + at * width, to: size + 0.6 + (at + 1) * width, value: count, colour: runColour(k) }))),
+      series: withSets.map(([run, k]) => ({ name: run.name, points: run.set_figures.counts.slice(0, most).map((count, size) => [size + 1, count]), colour: runColour(k), bars: true })),
     }).element);
   }
   const share = (part, whole) => make("td", {}, part === null ? "–" : percent(whole ? part / whole : null));
   const table = make("table", {},
     make("thead", {}, make("tr", {}, ["class", "test nodes", ...runs.flatMap((run) => [`${run.name}: right`, `${run.name}: in its set`])].map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, runs[0].classes.map(({ nodes: count }, c) => (count ? make("tr", {}, make("th", { scope: "row" }, dot(c), ` ${className(c)}`), make("td", {}, String(count)),
+    make("tbody", {}, runs[0].classes.map(({ nodes: count }, c) => (count ? make("tr", {}, make("th", { scope: "row" }, dot(c), `\u00a0${className(c)}`), make("td", {}, String(count)),
       ...runs.flatMap((run) => [share(run.classes[c].right, count), share(run.classes[c].held, count)])) : null))));
-  byId("set-charts").append(make("div", { class: "chart" }, make("h3", {}, "Class by class"), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Class by class" }, table)));
+  byId("set-charts").append(make("div", { class: `chart${runs.length > 2 ? " row" : ""}` }, make("h3", {}, "Class by class"), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Class by class" }, table)));
 }
 
-// For each rare class precision against recall, and the nodes to look at first by every run.
-function rareFigures() {
-  const labels = [...new Set(runs.flatMap((run) => run.rare.map((one) => one.label)))];
-  byId("rare").hidden = byId("rare-link").hidden = !labels.length;
+// A table in a box of its own that scrolls; a row is its cells, the first of them its head.
+function tableBox(title, head, rows, classes = "") {
+  const table = make("table", {},
+    make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, rows.map(([first, ...rest]) => make("tr", {}, make("th", { scope: "row" }, first), rest.map((cell) => (cell instanceof Element && cell.tagName === "TD" ? cell : make("td", {}, cell)))))));
+  return make("div", { class: `chart ${classes}` }, make("h3", {}, title), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": title }, table));
+}
+
+// The id of a node; pressed, it shows the node beside the graph if the picture has it.
+function nodeButton(id) {
+  const v = nodeCalled(id);
+  if (v < 0) return id;
+  return make("button", { type: "button", onclick: () => { choose(v); byId("graph").scrollIntoView(); } }, id);
+}
+
+function lookFirst() {
+  for (const [k, run] of runs.entries()) {
+    const rows = run.first.map((one) => [nodeButton(one.node), make("td", { class: "left" }, dot(one.predicted), ` ${className(one.predicted)}`), number(one.probability), make("td", { class: "left why" }, one.why)]);
+    byId("first-tables").append(tableBox(runs.length > 1 ? run.name : "Nodes", ["node", "predicted", "probability", "why"], rows, "reasons"));
+    byId("first-tables").lastElementChild.firstElementChild.prepend(sample(k));
+  }
+}
+
+function confusionTables() {
+  for (const [k, run] of runs.entries()) {
+    const rows = run.confusion === null
+      ? run.mistakes.map((one) => [className(one.label), className(one.predicted), String(one.nodes)])
+      : run.confusion.map((counts, label) => {
+        const all = counts.reduce((a, b) => a + b, 0);
+        return [make("span", {}, dot(label), `\u00a0${className(label)}`), ...counts.map((count, c) => make("td", {
+          class: "cell", title: `${count} of ${all} test nodes of ${className(label)} are predicted as ${className(c)}`,
+          style: { "--part": `${all ? Math.round((70 * count) / all) : 0}%`, "--cell": c === label ? "var(--good)" : "var(--bad)" },
+        }, String(count)))];
+      });
+    const head = run.confusion === null ? ["label", "predicted", "test nodes"] : ["label \u2193 predicted \u2192", ...run.confusion.map((_, c) => shortClass(c))];
+    const box = tableBox(run.name, head, rows, run.confusion === null ? "" : "confusion");
+    box.firstElementChild.prepend(sample(k));
+    byId("confusion-tables").append(box);
+  }
+  if (runs[0].confusion === null) byId("confusion-note").textContent = "The most frequent mistakes on the test nodes; a matrix of so many classes could not be read.";
+}
+
+// How the probability of a class ranks the test nodes, and of rare ones the nodes to look at first.
+function rankingFigures() {
+  const labels = [...new Set(runs.flatMap((run) => run.ranking.map((one) => one.label)))];
+  byId("ranking").hidden = byId("ranking-link").hidden = !labels.length;
+  byId("rare-note").hidden = !runs.some((run) => run.rare.length);
   for (const label of labels) {
-    const found = runs.flatMap((run, k) => run.rare.filter((one) => one.label === label).map((one) => [run, k, one]));
-    const { nodes: count, of } = found[0][2].figures;
-    byId("rare-charts").append(chart({
-      title: `Precision against recall: ${className(label)}`, xLabel: `recall: share of its ${count} test nodes that are found`, yLabel: "precision", x: [0, 1], y: [0, 1], legend: true, xText: percent, yText: percent,
-      series: [
-        ...found.map(([run, k, one]) => ({ name: run.name, points: zip(one.recall, one.precision), colour: runColour(k), dash: runDash(k), shape: k })),
-        { name: "chance", points: [[0, count / of], [1, count / of]], colour: "var(--soft)", dash: "4 4", shape: 3, thin: true },
-      ],
-      marks: found.map(([, k, one]) => ({ x: one.figures.recall, y: one.figures.precision, shape: k, colour: runColour(k) })),
-    }).element);
-    for (const [run, , one] of found) {
-      const table = make("table", {},
-        make("thead", {}, make("tr", {}, ["node", "probability", "label"].map((text) => make("th", { scope: "col" }, text)))),
-        make("tbody", {}, one.first.map(([id, probability, known]) => make("tr", {}, make("th", { scope: "row" }, id), make("td", {}, number(probability)), make("td", {}, className(known))))));
-      const title = `Look at these first: ${className(label)}, ${run.name}`;
-      byId("rare-charts").append(make("div", { class: "chart" }, make("h3", {}, title), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": title }, table)));
+    const found = runs.flatMap((run, k) => run.ranking.filter((one) => one.label === label).map((one) => [run, k, one]));
+    const lines = (x, y, figure) => found.map(([run, k, one]) => ({ name: `${run.name} (${number(one[figure])})`, points: zip(one[x], one[y]), colour: runColour(k), dash: runDash(k), shape: k }));
+    const chance = (points) => ({ name: "chance", points, colour: "var(--soft)", dash: "4 4", shape: 3, thin: true });
+    const share = found[0][2].nodes / dataset.tested;
+    const budgets = runs.flatMap((run, k) => run.rare.filter((one) => one.label === label).map((one) => [k, one.figures]));
+    place("ranking-charts", chart({
+      title: `Precision against recall: ${className(label)} (average precision)`, xLabel: `recall: share of its ${found[0][2].nodes} test nodes that are found`, yLabel: "precision", x: [0, 1], y: [0, 1], legend: true, xText: percent, yText: percent,
+      series: [...lines("recall", "precision", "average_precision"), chance([[0, share], [1, share]])],
+      marks: budgets.map(([k, figures]) => ({ x: figures.recall, y: figures.precision, shape: k, colour: runColour(k) })),
+    }), chart({
+      title: `ROC curve: ${className(label)} (AUROC)`, xLabel: "false positive rate", yLabel: "true positive rate", x: [0, 1], y: [0, 1], legend: true, xText: percent, yText: percent,
+      series: [...lines("false_positives", "true_positives", "auroc"), chance([[0, 0], [1, 1]])],
+    }));
+    for (const run of runs) {
+      for (const one of run.rare.filter((rare) => rare.label === label)) {
+        byId("ranking-charts").append(tableBox(`Likeliest nodes of ${className(label)}, ${run.name}`, ["node", "probability", "label"], one.first.map(([id, probability, known]) => [nodeButton(id), number(probability), className(known)])));
+      }
     }
   }
 }

@@ -2,18 +2,22 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphdrop import load, predict
+from graphdrop import load, load_dataset, predict
+from graphdrop.data.splits import split_by_time
 from graphdrop.inference.calibration import TemperatureScaling
 from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
-from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
+from graphdrop.train.baselines import GivenOutputs
+from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold, score_calibrated
 from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.progress import Silent
 from graphdrop.train.scored_samples import ScoredSamples
+from graphdrop.train.trainer import SCORED
 
 
 def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):
@@ -189,3 +193,28 @@ def test_a_calibrator_that_takes_more_nodes_than_there_are_is_noted_once(
     config = settings_of(train={"epochs": 2}, predict={"calibration": method})
     found = Trainer(config, tiny, progress=Silent()).fit().warnings
     assert sum("is worth choosing from" in one for one in found) == noted
+
+
+@pytest.mark.parametrize("drifts", [True, False])
+def test_a_calibrator_that_newer_validation_nodes_refute_is_not_applied(settings_of, drifts):
+    """Older nodes are right more often than their probabilities say, newer ones are not."""
+    nodes = 1000
+    y = torch.arange(nodes) % 2
+    data = Data(x=torch.rand(nodes, 2), edge_index=torch.zeros(2, 0, dtype=torch.long), y=y)
+    split = split_by_time(np.arange(nodes), torch.ones(nodes, dtype=torch.bool))
+    dataset = replace(load_dataset(data, split=split), times=torch.arange(nodes))
+    config = settings_of("GCN", predict={"calibration": "temperature"})
+    trainer = Trainer(config, dataset, progress=Silent())
+    wrong = torch.arange(nodes) % 100 < 35
+    older = torch.arange(nodes) < 700  # the validation nodes are 600 to 799
+    says = torch.where(wrong & ~(older & drifts), 1 - y, y)
+    drawn = GivenOutputs(trainer, 0.6 * torch.nn.functional.one_hot(says, 2).float())
+    raw = {part: trainer.scores(part, drawn.predict(trainer.rows[part], None)) for part in SCORED}
+    found = score_calibrated(trainer, drawn, raw)
+    assert found["calibration"]["name"] == ("none" if drifts else "temperature")
+    assert (trainer.engine.defaults.calibration is None) is drifts
+    notes = [one for one in found["warnings"] if "it is not applied" in one]
+    assert len(notes) == drifts
+    if drifts:
+        assert "the later half of the validation nodes" in notes[0]
+        assert found["validation"] == raw["validation"]

@@ -328,7 +328,10 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
         by = f"temperature {calibration['temperature']:.2f} with slope {slope:+.2f} in the entropy"
         if "spread" in calibration:
             by += f", samples spread by {calibration['spread']:.2f} around their mean"
-    say(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
+    if by == "none":
+        say("Not calibrated: the calibrator did harm on validation nodes.")
+    else:
+        say(f"Calibrated by {by}, fitted on {calibration['nodes']} validation nodes.")
     if "ece_floor" in calibration:
         say(
             f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these "

@@ -282,7 +282,9 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     from graphdrop.metrics import RareFigures  # noqa: PLC0415 - --help needs no torch
 
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
-    raw = {f"{name}, uncalibrated": scores for name, scores in result.uncalibrated.items()}
+    refused = result.calibration.get("name") == "none"
+    before = {} if refused else result.uncalibrated
+    raw = {f"{name}, uncalibrated": scores for name, scores in before.items()}
     folds = ", out of fold" if result.calibration.get("out_of_fold") else ""
     scores = {f"validation{folds}": result.validation, "test": result.test, **raw}
     show_scores(chosen, scores, result.drop_rates, result.baselines)

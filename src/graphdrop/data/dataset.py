@@ -72,6 +72,8 @@ class Dataset:
     """Sentences on how it was read, which training prints."""
     stored_masks: Mapping[str, Tensor] = field(default_factory=dict)
     """Masks `[n]` or `[n, splits]` that came with the data; empty if none did."""
+    times: Tensor | None = None
+    """A number for each node, larger for later, where the split is by time."""
 
     @cached_property
     def graph(self) -> "Graph":

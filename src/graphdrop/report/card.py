@@ -202,7 +202,7 @@ def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:
             "Variances are calibrated by one factor for all nodes, fitted on "
             f"{calibration['nodes']:,} validation nodes; 90 % intervals are those of a Gaussian."
         )
-    elif calibration:
+    elif calibration and calibration["name"] != "none":
         lines.append(
             f"Probabilities are calibrated by {_plain(calibration['name'])}, fitted on "
             f"{calibration['nodes']:,} validation nodes."

@@ -24,8 +24,8 @@ from graphdrop.inference.calibration import (
 from graphdrop.inference.calibration.surroundings import mean_of
 from graphdrop.inference.origin import Origin, SetNodes
 from graphdrop.inference.shift import described
-from graphdrop.metrics import calibration_floor
-from graphdrop.train.evaluation import error_auroc
+from graphdrop.metrics import calibration_error, calibration_floor
+from graphdrop.train.evaluation import as_columns, error_auroc, gaussian_nll
 from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples
@@ -87,7 +87,10 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
     """
     rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
     calibrator, halves = fit_calibrator(trainer, drawn, rows)
-    found = dict(raw)
+    found, change = dict(raw), _held_out_change(trainer, drawn, calibrator, halves)
+    note = None if change is None else change.note(calibrator.name)
+    if change is not None and change.is_worse:
+        return _keep_uncalibrated(trainer, drawn, found | {"warnings": [note]})
     validation = None
     if shared and halves is not None and trainer.task.output == "classes":
         validation = out_of_fold(drawn, halves, rows)
@@ -137,6 +140,128 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
             f"{calibrator.worth_from} validation nodes on, and there are {len(rows)}: take "
             '"entropy-temperature", which few nodes leave near no calibration'
         )
+    if note is not None:
+        found["warnings"].append(note)
+    return found
+
+
+CLEARLY = 3.0
+"""A calibrator that raises the NLL of nodes that it was not fitted on by more standard errors than
+this is not applied. Nodes that are neighbors are not independent, so that two would be too few."""
+RESAMPLES, NODES, CHANCE = 200, 5000, 0.025
+"""A calibration error is higher if it is in all but this share of resamples of the nodes."""
+
+
+class HeldOutChange(NamedTuple):
+    """What a calibrator changes on validation nodes that it was not fitted on."""
+
+    nodes: str
+    """The nodes in words."""
+    nll: tuple[float, float]
+    """Mean without and with the calibrator."""
+    error: float
+    """The standard error of the difference."""
+    ece: tuple[float, float] | None = None
+    """Without and with the calibrator, where it is higher with it beyond chance; else ``None``."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the calibrator raises the NLL clearly."""
+        return self.nll[1] - self.nll[0] > CLEARLY * self.error
+
+    def note(self, name: str) -> str | None:
+        """A note on a calibrator that does harm here, if it does."""
+        says = f'the calibrator "{name}" raises the {{}} on {self.nodes} from {{:.3f}} to {{:.3f}}'
+        if self.is_worse:
+            return says.format("NLL", *self.nll) + ", more than chance explains: it is not applied"
+        if self.ece is not None:
+            return (
+                says.format("calibration error", *self.ece)
+                + ", more than chance explains, and does not raise the NLL clearly: it is applied; "
+                'predict.calibration = "none" leaves it out'
+            )
+        return None
+
+
+def _held_out_change(
+    trainer: Trainer, drawn: ScoredSamples, calibrator: Calibrator, halves: Halves | None
+) -> HeldOutChange | None:
+    """The change that a calibrator makes on validation nodes that it was not fitted on.
+
+    They are the other half of a random division, or with a split by time the later half, which
+    says more about test nodes, since these are later still. ``None`` where nothing can be said.
+    """
+    output, times = trainer.task.output, trainer.dataset.times
+    if halves is None or output == "labels" or not trainer.task.of_nodes:
+        return None
+    if trainer.config.data.calibration:
+        nodes, pairs = "the other validation nodes", [(trainer.rows["validation"], calibrator)]
+    elif times is not None:
+        rows = trainer.rows["calibration"]
+        rows = rows[times[rows.cpu()].argsort(stable=True).to(rows.device)]
+        early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+        targets = trainer.engine.defaults.standardized_targets(trainer.targets[early])
+        fitted = _fit_of(trainer)(early, replayable(drawn.of(early)), targets)
+        nodes = "the later half of the validation nodes, fitted on the earlier half,"
+        pairs = [(late, fitted)]
+    else:
+        nodes = "validation nodes that it is not fitted on"
+        pairs = list(zip(halves.rows, reversed(halves.calibrators), strict=True))
+    rows = torch.cat([part for part, _ in pairs])
+    targets = trainer.targets[rows]
+    before = [drawn.predict(part, None) for part, _ in pairs]
+    after = [drawn.predict(part, one) for part, one in pairs]
+    losses = []
+    for answers in (before, after):
+        if output == "gaussian":
+            moments = (torch.cat([getattr(a, n) for a in answers]) for n in ("mean", "variance"))
+            mean, variance = moments
+            losses.append(gaussian_nll(mean, variance.log(), as_columns(targets)).double().mean(1))
+        else:
+            p = torch.cat([answer.probabilities for answer in answers]).double()
+            losses.append(-p.clamp_min(1e-38).gather(1, targets[:, None])[:, 0].log())
+    gain = losses[1] - losses[0]
+    error = float(gain.std() / len(gain) ** 0.5)
+    nll = float(losses[0].mean()), float(losses[1].mean())
+    if output == "gaussian":
+        return HeldOutChange(nodes, nll, error)
+    plain, changed = (torch.cat([a.probabilities for a in part]) for part in (before, after))
+    generator = torch.Generator().manual_seed(0)
+    few = torch.randperm(len(rows), generator=generator)[:NODES]
+    ece = float(calibration_error(plain, targets)), float(calibration_error(changed, targets))
+    rises = torch.empty(RESAMPLES)
+    for i in range(RESAMPLES if ece[1] > ece[0] else 0):
+        part = few[torch.randint(len(few), (len(few),), generator=generator)].to(rows.device)
+        rises[i] = calibration_error(changed[part], targets[part])
+        rises[i] -= calibration_error(plain[part], targets[part])
+    raised = ece[1] > ece[0] and float(rises.quantile(CHANCE)) > 0.0
+    return HeldOutChange(nodes, nll, error, ece if raised else None)
+
+
+def _keep_uncalibrated(
+    trainer: Trainer, drawn: ScoredSamples, found: dict[str, Any]
+) -> dict[str, Any]:
+    """The scores without a calibrator, and the rest of what a result says."""
+    rows, engine = trainer.rows["validation"], trainer.engine
+    answer, targets = drawn.predict(rows, None), trainer.targets[rows]
+    by = best_at_errors(answer, targets) if isinstance(answer, Predictive) else None
+    engine.defaults = replace(engine.defaults, reject_by=by)
+    found["calibration"] = {"name": "none", "nodes": len(trainer.rows["calibration"])}
+    test = drawn.predict(trainer.rows["test"], None)
+    if isinstance(test, Predictive):
+        floor = calibration_floor(test.probabilities)
+        found["calibration"] |= {"ece_floor": floor.mean, "ece_floor_high": floor.high}
+    found["warnings"] += warnings_of(
+        answer,
+        targets,
+        model=None if trainer.own_model else trainer.config.model,
+        calibration_nodes=0,
+        selected_epoch=trainer.selection.epoch,
+        epochs=trainer.config.train.epochs,
+        ece=0.0,
+        floor=None,
+        x=_some_features(trainer),
+    )
     return found
 
 

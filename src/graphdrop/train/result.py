@@ -31,7 +31,8 @@ class Result:
     uncalibrated: dict[str, Any] = field(default_factory=dict)
     """The scores of validation and test before calibration; empty without a calibrator."""
     calibration: dict[str, Any] = field(default_factory=dict)
-    """The calibrator as JSON values, and the calibration error that chance alone gives."""
+    """The calibrator as JSON values, and the calibration error that chance alone gives. Its name is
+    "none" where validation nodes refuted the calibrator, which is then not applied."""
     always_the_mean: dict[str, float] = field(default_factory=dict)
     """Of numbers: the RMSE on the test nodes of answering the mean of the training nodes."""
     baselines: dict[str, dict[str, Any]] = field(default_factory=dict)

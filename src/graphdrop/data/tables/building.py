@@ -63,6 +63,7 @@ def build(
                 masks["train"], masks["val"], masks["test"], f"column {options.split_column}"
             )
         part = f"{lost:,} nodes in a part of the split have no label and are in none" * bool(lost)
+    times = None
     if options.split_by_time:
         if split not in ("default", "public"):
             asked = split.name if isinstance(split, Split) else split
@@ -100,7 +101,12 @@ def build(
         notes.append(
             f"{listed(words)} is a class of {label}: leave the cells of nodes without one empty."
         )
-    return replace(dataset, schema=schema, notes=(*notes, *_no_edges_in_words(found)))
+    return replace(
+        dataset,
+        schema=schema,
+        notes=(*notes, *_no_edges_in_words(found)),
+        times=None if times is None else torch.from_numpy(times),
+    )
 
 
 def build_for(

@@ -325,7 +325,10 @@ def test_tables_of_long_names_are_not_cut_off_at_1280_pixels(browser, made, tmp_
         for at, run in enumerate([*evidence, *evidence], 1)
     ]
     runs = [replace(run, uncalibrated=more, drop_rates=[0.25] * 4) for run in runs]
-    write_report(tmp_path / "wide.html", runs, data)
+    named = copy.copy(data)
+    ids = (f"customer-{node:05d}-of-the-north" for node in range(len(data.x)))
+    named.names = Names(tuple(ids), tuple(f"the department number {c}" for c in range(CLASSES)))
+    write_report(tmp_path / "wide.html", runs, named)
     browser.open(tmp_path / "wide.html", width=1280)
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     cut_off = browser.run(

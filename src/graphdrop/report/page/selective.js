@@ -128,10 +128,13 @@ function setFigures() {
   const share = (part, whole) => make("td", {}, part === null ? "–" : percent(whole ? part / whole : null));
   const table = make("table", {},
     make("thead", {}, make("tr", {}, ["class", "test nodes", ...runs.flatMap((run) => [`${run.name}: right`, `${run.name}: in its set`])].map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, runs[0].classes.map(({ nodes: count }, c) => (count ? make("tr", {}, make("th", { scope: "row" }, dot(c), `\u00a0${className(c)}`), make("td", {}, String(count)),
+    make("tbody", {}, runs[0].classes.map(({ nodes: count }, c) => (count ? make("tr", {}, make("th", { scope: "row" }, named(c)), make("td", {}, String(count)),
       ...runs.flatMap((run) => [share(run.classes[c].right, count), share(run.classes[c].held, count)])) : null))));
   byId("set-charts").append(make("div", { class: `chart${runs.length > 2 ? " row" : ""}` }, make("h3", {}, "Class by class"), make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Class by class" }, table)));
 }
+
+// A class by its dot and its name.
+const named = (c) => make("span", { class: "named" }, dot(c), make("span", {}, className(c)));
 
 // A table in a box of its own that scrolls; a row is its cells, the first of them its head.
 function tableBox(title, head, rows, classes = "") {
@@ -150,7 +153,7 @@ function nodeButton(id) {
 
 function lookFirst() {
   for (const [k, run] of runs.entries()) {
-    const rows = run.first.map((one) => [nodeButton(one.node), make("td", { class: "left" }, dot(one.predicted), ` ${className(one.predicted)}`), number(one.probability), make("td", { class: "left why" }, one.why)]);
+    const rows = run.first.map((one) => [nodeButton(one.node), make("td", { class: "left" }, named(one.predicted)), number(one.probability), make("td", { class: "left why" }, one.why)]);
     byId("first-tables").append(tableBox(runs.length > 1 ? run.name : "Nodes", ["node", "predicted", "probability", "why"], rows, "reasons"));
     byId("first-tables").lastElementChild.firstElementChild.prepend(sample(k));
   }
@@ -162,13 +165,13 @@ function confusionTables() {
       ? run.mistakes.map((one) => [className(one.label), className(one.predicted), String(one.nodes)])
       : run.confusion.map((counts, label) => {
         const all = counts.reduce((a, b) => a + b, 0);
-        return [make("span", {}, dot(label), `\u00a0${className(label)}`), ...counts.map((count, c) => make("td", {
+        return [named(label), ...counts.map((count, c) => make("td", {
           class: "cell", title: `${count} of ${all} test nodes of ${className(label)} are predicted as ${className(c)}`,
           style: { "--part": `${all ? Math.round((70 * count) / all) : 0}%`, "--cell": c === label ? "var(--good)" : "var(--bad)" },
         }, String(count)))];
       });
     const head = run.confusion === null ? ["label", "predicted", "test nodes"] : ["label \u2193 predicted \u2192", ...run.confusion.map((_, c) => shortClass(c))];
-    const box = tableBox(run.name, head, rows, run.confusion === null ? "" : "confusion");
+    const box = tableBox(run.name, head, rows, run.confusion === null ? "" : `confusion${run.confusion.length > 8 ? " row" : ""}`);
     box.firstElementChild.prepend(sample(k));
     byId("confusion-tables").append(box);
   }

@@ -20,7 +20,7 @@ ifeq ($(origin GRAPHDROP_DATA),undefined)
   endif
 endif
 
-.PHONY: help demo browser pictures test test-slow torture verify-hashes lint format bench bench-scale docs release constraints clean
+.PHONY: help demo reproduce browser pictures test test-slow torture verify-hashes lint format bench bench-scale docs release constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -28,6 +28,11 @@ help:  ## show this list
 
 demo: $(VENV)/.dev  ## train two networks on a citation graph, compare them, write a report
 	@$(BIN)/graphdrop demo $(ARGS)
+
+# For example: make reproduce TARGET=table1 ARGS="--runs 10"; make reproduce ARGS=--help lists the targets.
+TARGET ?= table1
+reproduce: $(VENV)/.dev  ## make a table or figure of the paper: TARGET=table1 ARGS="--runs 10"
+	@$(BIN)/python -m experiments $(TARGET) $(ARGS)
 
 test: $(VENV)/.dev  ## run the tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -2,9 +2,9 @@
 
     python benchmarks/torchcp_sets.py export /tmp/probabilities --file DATA/amazon_photo.npz ...
     /tmp/torchcp/bin/python benchmarks/torchcp_sets.py measure /tmp/probabilities \\
-        --out src/graphdrop/experiments/torchcp.json
+        --out experiments/torchcp.json
 
-`export` makes the missing runs of `graphdrop reproduce sets` and keeps the probabilities of each.
+`export` makes the missing runs of `python -m experiments sets` and keeps the probabilities of each.
 `measure` runs in an environment of its own, with torch, torch_geometric, numpy, scipy and
 
     pip install --no-deps torchcp==1.2.1
@@ -39,9 +39,9 @@ DIVISIONS, ALPHA = 100, 0.1
 
 def export(folder: Path, files: list[str], out: Path) -> None:
     """The runs of the recipe, with what `measure` needs of each in a file."""
-    from graphdrop.experiments import recipe, single_run  # noqa: PLC0415
-    from graphdrop.experiments.keys import run_key  # noqa: PLC0415
-    from graphdrop.experiments.store import Store  # noqa: PLC0415
+    from experiments import recipe, single_run  # noqa: PLC0415
+    from experiments.keys import run_key  # noqa: PLC0415
+    from experiments.store import Store  # noqa: PLC0415
     from graphdrop.inference import predict  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def without_the_rest() -> None:
 
 
 def division(nodes: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `graphdrop.experiments.set_coverage.division`."""
+    """As `experiments.set_coverage.division`."""
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(number))
     half = len(nodes) // 2
     return nodes[order[:half].sort().values], nodes[order[half:].sort().values]

@@ -13,24 +13,28 @@ for sale. A run that is stopped goes on with the same command.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from matplotlib.figure import Figure
+from scipy import stats
 from torch import Tensor
 
 from graphdrop import Dataset, Predictive, Trainer, load_dataset, predict
 from graphdrop.config import Config, settle
 from graphdrop.data.splits import Split
-from graphdrop.experiments.store import Record, Store
-from graphdrop.report.figures import Curve, Panel, draw_figure, save_figure
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
 
 STRATEGIES = ("mutual information", "entropy", "random")
 PER_CLASS, SAMPLES = 2, 20
+Record = dict[str, Any]
 
 
 def score(strategy: str, prediction: Predictive, generator: torch.Generator) -> Tensor:
@@ -77,25 +81,43 @@ def acquire(
     return course
 
 
-def draw(records: Sequence[Record], dataset: str, note: str, out: Path, *, quick: bool) -> None:
-    """Accuracy by number of labels, and how far each strategy is from buying at random."""
-    by = {(r["strategy"], r["seed"]): r["accuracy"] for r in records}
-    labels, seeds = records[0]["labels"], sorted({seed for _, seed in by})
-    accuracy, gain = [], []
-    for strategy in STRATEGIES:
-        runs = [[100 * value for value in by[strategy, seed]] for seed in seeds]
-        chance = [[100 * value for value in by["random", seed]] for seed in seeds]
-        accuracy.append(Curve(strategy, labels, runs))
-        if strategy != "random":
-            pairs = zip(runs, chance, strict=True)
-            above = [[a - b for a, b in zip(*pair, strict=True)] for pair in pairs]
-            gain.append(Curve(strategy, labels, above))
-    panels = [
-        Panel(f"Active learning, {dataset}", "labelled nodes", "test accuracy (%)", accuracy),
-        Panel("Gain over random, same seed", "labelled nodes", "points of accuracy", gain),
-    ]
-    figure = draw_figure(panels, note=note, quick=quick)
-    print(*save_figure(figure, out / "active-learning"), sep="\n")
+def read_records(path: Path) -> dict[str, Record]:
+    """Read the finished runs of a file of JSON lines, by key."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {record["key"]: record for record in map(json.loads, lines)}
+
+
+def write_records(records: dict[str, Record], path: Path) -> None:
+    """Write all finished runs; if this is stopped in between, the former file is still whole."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text("".join(json.dumps(record) + "\n" for record in records.values()), "utf-8")
+    new.replace(path)
+
+
+def draw(records: Sequence[Record], dataset: str, note: str, out: Path) -> None:
+    """Draw accuracy by number of labels, and the gain of each strategy over buying at random."""
+    seeds = sorted({record["seed"] for record in records})
+    runs = {
+        strategy: 100 * np.array([r["accuracy"] for r in records if r["strategy"] == strategy])
+        for strategy in STRATEGIES
+    }
+    gains = {name: values - runs["random"] for name, values in runs.items() if name != "random"}
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes, curves in ((left, runs), (right, gains)):
+        for strategy, values in curves.items():
+            mean = values.mean(0)
+            half = stats.t.ppf(0.975, len(seeds) - 1) * stats.sem(values, axis=0)
+            axes.plot(records[0]["labels"], mean, label=strategy)
+            axes.fill_between(records[0]["labels"], mean - half, mean + half, alpha=0.2)
+        axes.set_xlabel("labelled nodes")
+        axes.legend()
+    left.set(title=f"Active learning, {dataset}", ylabel="test accuracy (%)")
+    right.set(title="Gain over random, same seed", ylabel="points of accuracy")
+    figure.supxlabel(note, fontsize=7)
+    for path in (out / "active-learning.svg", out / "active-learning.png"):
+        figure.savefig(path, dpi=200)
+        print(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.quick:
         options.dataset, options.seeds, options.rounds, options.epochs = "synthetic", 2, 2, 10
-    dataset, store = load_dataset(options.dataset), Store(options.out)
+    dataset, path = load_dataset(options.dataset), options.out / "runs.jsonl"
+    options.out.mkdir(parents=True, exist_ok=True)
+    done = read_records(path)
     # One evaluation, after the last epoch: no state is chosen by labels that were not bought.
     train = {"epochs": options.epochs, "evaluate_every": options.epochs, "learning_rate": 0.01}
     sizes = f"{options.rounds} rounds of {options.batch}, {options.epochs} epochs"
@@ -120,19 +144,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config = settle({"seed": seed, "data": {"dataset": options.dataset}, "train": train})
         for strategy in STRATEGIES:
             key = f"{options.dataset}, {strategy}, seed {seed}, {sizes}"
-            if key not in store.records():
+            if key not in done:
                 start = time.monotonic()
                 course = acquire(dataset, config, strategy, options.rounds, options.batch)
                 spent = {"seconds": round(time.monotonic() - start, 1), "versions": versions()}
                 about = {"key": key, "strategy": strategy, "seed": seed}
-                store.append(about | course | spent | {"data": fingerprint(dataset.data)})
-            records.append(store.records()[key])
+                done[key] = about | course | spent | {"data": fingerprint(dataset.data)}
+                write_records(done, path)
+            records.append(done[key])
             print(f"{key}: {100 * records[-1]['accuracy'][-1]:.1f} % at the end", flush=True)
     note = (
         f"Mean and 95 % interval over {options.seeds} seeds; {sizes}. examples/active_learning.py, "
         f"data (sha256) {records[0]['data'][:8]}."
     )
-    draw(records, options.dataset, note, options.out, quick=options.quick)
+    draw(records, options.dataset, note, options.out)
 
 
 if __name__ == "__main__":

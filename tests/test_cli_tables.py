@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
+from experiments import keys
 from graphdrop import load_tables
 from graphdrop.cli import main
 from graphdrop.cli.predict import join_classes
 from graphdrop.cli.sheet import harmless, shown, write_csv
 from graphdrop.config import Config, settle
-from graphdrop.experiments import keys
 from graphdrop.train.opening import schema_of
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "data"

@@ -107,11 +107,12 @@ def test_everything_that_the_tests_run_with_is_pinned() -> None:
     ("folder", "groups"),
     [
         ("src", ["scale", "distributed", "gpu"]),
+        ("experiments", ["dev"]),
         ("tests", ["dev", "torture"]),
         ("benchmarks", ["dev"]),
         ("docs", ["dev", "docs"]),
     ],
-    ids=["src", "tests", "benchmarks", "docs"],
+    ids=["src", "experiments", "tests", "benchmarks", "docs"],
 )
 def test_every_imported_package_is_declared(folder: str, groups: list[str]) -> None:
     lines = PROJECT["dependencies"] + [line for group in groups for line in EXTRAS[group]]
@@ -142,6 +143,8 @@ def test_the_wheel_holds_every_source_file_and_the_type_marker(wheel: zipfile.Zi
     assert "graphdrop/py.typed" in files
     shipped = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert shipped == files
+    assert {name.partition("/")[0] for name in shipped} == {"graphdrop"}
+    assert not any("experiment" in name or name.endswith(".toml") for name in shipped)
 
 
 def test_the_wheel_brings_the_licence_and_the_command(wheel: zipfile.ZipFile) -> None:
@@ -173,6 +176,8 @@ def test_lint_refuses_packages_out_of_order(tmp_path: Path) -> None:
     tool = str(Path(sys.executable).with_name("lint-imports"))
     command = [tool, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     environment = {"PYTHONPATH": str(tmp_path)}
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").touch()
 
     def lint() -> int:
         return subprocess.run(
@@ -184,6 +189,7 @@ def test_lint_refuses_packages_out_of_order(tmp_path: Path) -> None:
         ("data", "import graphdrop.cli"),
         ("data", "from graphdrop import rates"),  # one package back
         ("draws", "import graphdrop.config"),  # between equals
+        ("cli", "import experiments"),
     ]:
         (root / package / "__init__.py").write_text(line)
         assert lint() == 1, line

@@ -8,9 +8,13 @@ It imports the package once and forks for each run: `python killable.py`, then l
 import os
 import shlex
 import sys
+from collections.abc import Callable, Mapping
+
+NO_OTHERS: Mapping[str, Callable[[list[str]], object]] = {}
 
 
-def main() -> None:
+def main(others: Mapping[str, Callable[[list[str]], object]] = NO_OTHERS) -> None:
+    """Start what the lines ask for: `graphdrop`, or one of `others` by the line's first word."""
     import graphdrop.train  # noqa: F401, PLC0415 - what takes seconds is done before the fork
     from graphdrop.cli import main as command  # noqa: PLC0415
 
@@ -26,7 +30,7 @@ def main() -> None:
             log = os.open(os.devnull, os.O_WRONLY)
             os.dup2(log, 1)
             try:
-                command([verb, *words])
+                others[verb](words) if verb in others else command([verb, *words])
             finally:
                 sys.stderr.flush()
                 os._exit(0 if sys.exc_info()[0] is None else _code(sys.exc_info()[1]))

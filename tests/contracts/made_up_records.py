@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdrop.experiments.edge_rates import KINDS
-from graphdrop.experiments.keys import run_key, settled
-from graphdrop.experiments.left_out_class import LeftOut
-from graphdrop.experiments.measures import AXES, BINS, COVERAGES
-from graphdrop.experiments.recipe import read_recipe
-from graphdrop.experiments.store import Store
-from graphdrop.experiments.target_runs import TargetRuns, in_store
+from experiments.edge_rates import KINDS
+from experiments.keys import run_key, settled
+from experiments.left_out_class import LeftOut
+from experiments.measures import AXES, BINS, COVERAGES
+from experiments.recipe import read_recipe
+from experiments.store import Store
+from experiments.target_runs import TargetRuns, in_store
 
 
 def record_of(config, accuracy: float, *, watch: bool = False) -> dict[str, Any]:

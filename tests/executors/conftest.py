@@ -1,4 +1,4 @@
-"""Processes that an executor starts import `contracts`, which pytest alone has on its path."""
+"""Processes that an executor starts import what pytest alone has on its path."""
 
 import os
 from pathlib import Path
@@ -10,5 +10,6 @@ import contracts
 
 @pytest.fixture(autouse=True)
 def contracts_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    tests, path = str(Path(contracts.__path__[0]).parent), os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", tests if not path else os.pathsep.join([tests, path]))
+    tests, path = Path(contracts.__path__[0]).parent, os.environ.get("PYTHONPATH")
+    paths = [str(tests), str(tests.parent), *([path] if path else [])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))

@@ -12,13 +12,13 @@ import pytest
 
 from contracts import patience
 from contracts.cluster_jobs import wait_until
+from experiments import Store
+from experiments.keys import run_key
+from experiments.single_run import run_config
 from graphdrop.config import settle
 from graphdrop.executors import Event
 from graphdrop.executors.groups import Task
 from graphdrop.executors.ray_tasks import RayExecutor
-from graphdrop.experiments import Store
-from graphdrop.experiments.keys import run_key
-from graphdrop.experiments.single_run import run_config
 
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 
@@ -58,7 +58,7 @@ import json, sys
 from graphdrop.config import Config
 from graphdrop.config import settle
 from graphdrop.executors.ray_tasks import RayExecutor
-from graphdrop.experiments import Store, run_cells
+from experiments import Store, run_cells
 
 if __name__ == "__main__":
     configs = [Config(**one) for one in json.loads(sys.argv[2])]

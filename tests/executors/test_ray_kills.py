@@ -11,14 +11,14 @@ import pytest
 
 from contracts import patience, two_nodes
 from contracts.cluster_jobs import marks, wait_until
-from graphdrop.experiments.store import Store
+from experiments.store import Store
 
 DRIVER = """
 import sys
 from contracts.cluster_jobs import pretend_run
 from graphdrop.config import settle
 from graphdrop.executors.ray_tasks import RayExecutor
-from graphdrop.experiments import Store, run_cells, runner
+from experiments import Store, run_cells, runner
 
 if __name__ == "__main__":
     runner.checked_run, runner.data_fingerprint = pretend_run, lambda config: ""

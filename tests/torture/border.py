@@ -303,7 +303,7 @@ def _read_network(folder: Path, random: Random) -> None:
 
 def _read_records(folder: Path, random: Random) -> None:
     """Read, add a record behind whatever the file ends with, and read again."""
-    from graphdrop.experiments.store import Store  # noqa: PLC0415
+    from experiments.store import Store  # noqa: PLC0415
 
     folder = folder / "in"
     if random.random() < 0.3:

@@ -140,7 +140,7 @@ def read_network(folder: Path, random: Random) -> None:
 
 
 def read_records(folder: Path, random: Random) -> None:
-    from graphdrop.experiments.store import Store  # noqa: PLC0415
+    from experiments.store import Store  # noqa: PLC0415
     from graphdrop.train.records import metrics_lines, result_note  # noqa: PLC0415
 
     Store(folder).records()
@@ -205,8 +205,6 @@ def read_words(folder: Path, random: Random) -> None:
     for name in ("graph", "run", "store", "out", "nodes"):
         words = [word.replace(f"<{name}>", str(folder / PLACES[name])) for word in words]
     given = mutations.mutated_words(words, random)
-    if {"search", "reproduce"}.intersection(given):
-        given.append("--render-only")  # nothing is to be run for hours
     said = io.StringIO()
     before = os.getcwd()
     os.chdir(folder / "out")
@@ -245,8 +243,6 @@ COMMANDS = [
         "evaluate <run> --samples 1 --json",
         "predict <run> -o <out>.csv --samples 1 --coverage 0.8",
         "card <run> -o <out>.md --force",
-        "search table1 --render-only --results <out>",
-        "reproduce table1 --render-only --out <out>",
     )
 ]
 

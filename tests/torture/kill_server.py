@@ -42,10 +42,10 @@ class Slow:
 def main(folder: Path) -> None:
     import matplotlib.pyplot  # noqa: F401, PLC0415 - what takes seconds is done before the fork
 
-    import graphdrop.experiments  # noqa: PLC0415
     import graphdrop.report  # noqa: F401, PLC0415
+    from experiments import recipe, search  # noqa: PLC0415
+    from experiments.__main__ import main as command  # noqa: PLC0415
     from graphdrop.data import sources  # noqa: PLC0415
-    from graphdrop.experiments import recipe, search  # noqa: PLC0415
 
     forked = multiprocessing.get_context("fork")
     multiprocessing.get_context = lambda _method=None: forked  # type: ignore[assignment]
@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     )
     sources.SOURCES["cora"] = replace(sources.SOURCES["cora"], files=files)  # type: ignore[index]
     urllib.request.urlopen = lambda url, **_: Slow(FILES[url.rpartition("/")[2]])  # type: ignore
-    killable.main()
+    killable.main({"experiments": command})
 
 
 if __name__ == "__main__":

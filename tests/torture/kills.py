@@ -132,8 +132,8 @@ COMMANDS = {
     "convert": Command("data convert <graph> <out>/store", 60, of_files),
     "fetch": Command("data fetch cora --root <out>", 40, of_files),
     "report": Command("report <run> -o <out>/report.html", 15, of_page),
-    "reproduce": Command("reproduce table1 --jobs 1 --out <out>", 10, of_records),
-    "search": Command("search table1 --jobs 1 --results <out>", 10, of_records),
+    "reproduce": Command("experiments table1 --jobs 1 --out <out>", 10, of_records),
+    "search": Command("experiments search table1 --jobs 1 --results <out>", 10, of_records),
     "ddp": Command(
         f"train --dataset <graph> --epochs 10 --batch-size 8 --fan-out 3,3 {OUT} --resume",
         10,
@@ -168,7 +168,7 @@ class World:
         self.environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "NUMBA_NUM_THREADS": "1",
-            "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}",
+            "PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS.parent}:{TESTS}",
             "PYTHONWARNINGS": "ignore",
             "GRAPHDROP_DATA": str(folder / "none"),
             MARK: self.mark,

@@ -16,15 +16,16 @@ import pytest
 
 from contracts.patience import SECONDS
 from contracts.small_runs import train, write_graph
+from experiments.__main__ import main as experiments_command
+from experiments.store import Store as Records
 from graphdrop import load, load_dataset
 from graphdrop.data import download
 from graphdrop.data.store import convert
-from graphdrop.experiments.store import Store as Records
 from graphdrop.util import files
 from graphdrop.util.files import replace_file
 
 TESTS = Path(__file__).parents[1]
-PATH = {"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS}", "OMP_NUM_THREADS": "1"}
+PATH = {"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS.parent}:{TESTS}", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,7 @@ TWO = """
 import sys
 from pathlib import Path
 from graphdrop.data.store import convert
-from graphdrop.experiments.store import Store
+from experiments.store import Store
 try:
     convert(sys.argv[1], sys.argv[2])
 except ValueError as error:
@@ -220,16 +221,18 @@ def test_a_second_signal_ends_a_run_at_once_and_what_was_kept_resumes(graph, tmp
     load(out)
 
 
-@pytest.mark.parametrize("verb", ["reproduce", "search"])
+@pytest.mark.parametrize("words", [["table1"], ["search", "table1"]])
 def test_a_stopped_reproduction_or_search_ends_with_the_number_of_the_signal(
-    run, monkeypatch, tmp_path, verb
+    monkeypatch, tmp_path, capsys, words
 ):
     def interrupted(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("graphdrop.experiments.targets.run_cells", interrupted)
-    monkeypatch.setattr("graphdrop.experiments.search_ranking.run_cells", interrupted)
+    monkeypatch.setattr("experiments.targets.run_cells", interrupted)
+    monkeypatch.setattr("experiments.search_ranking.run_cells", interrupted)
     monkeypatch.chdir(tmp_path)
-    code, _, said = run(verb, "table1", "--jobs", 1)
-    assert code == 128 + signal.SIGTERM
+    with pytest.raises(SystemExit) as stopped:
+        experiments_command([*words, "--jobs", "1"])
+    assert stopped.value.code == 128 + signal.SIGTERM
+    said = capsys.readouterr().err
     assert said.endswith("Stopped. What is finished is kept: the same command goes on.\n")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from contracts.small_runs import write_graph
+from experiments.store import Store as Records
 from graphdrop import config, load, load_dataset
 from graphdrop.data.download import read_verified
 from graphdrop.data.store import Store, convert
-from graphdrop.experiments.store import Store as Records
 from graphdrop.report.card import model_card
 from graphdrop.train import checkpoint
 from graphdrop.train.journal import Journal

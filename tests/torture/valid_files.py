@@ -155,8 +155,8 @@ def networks(folder: Path) -> None:
 def records(folder: Path) -> None:
     """Records of runs, metrics of epochs and a result."""
     from contracts.made_up_records import record_of  # noqa: PLC0415
+    from experiments.store import Store  # noqa: PLC0415
     from graphdrop.config import settle  # noqa: PLC0415
-    from graphdrop.experiments.store import Store  # noqa: PLC0415
 
     np.savez(folder / "graph.npz", **graph_arrays())
     small_run(folder / "all", folder / "graph.npz")

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from experiments.rendering import metric_columns
 from graphdrop import metrics
 from graphdrop.cli.runs import show_scores
-from graphdrop.experiments.rendering import metric_columns
 from graphdrop.inference import Predictive, predict
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint

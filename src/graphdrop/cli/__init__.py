@@ -19,9 +19,7 @@ from graphdrop.cli import (
     output,
     predict,
     report,
-    reproduce,
     runs,
-    search,
     train,
 )
 from graphdrop.util.memory import VARIABLE
@@ -42,8 +40,6 @@ demo.add_to(app)
 train.add_to(app)
 runs.add_to(app)
 predict.add_to(app)
-reproduce.add_to(app)
-search.add_to(app)
 report.add_to(app)
 card.add_to(app)
 app.add_typer(data.app, name="data")

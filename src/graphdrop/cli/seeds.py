@@ -22,7 +22,7 @@ def trained_seeds(
 ) -> list[Result]:
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
     from graphdrop.executors import Job  # noqa: PLC0415 - --help needs no torch
-    from graphdrop.experiments.display import Line, LiveTable  # noqa: PLC0415
+    from graphdrop.executors.display import Line, LiveTable  # noqa: PLC0415
     from graphdrop.train.inputs import load_for  # noqa: PLC0415
     from graphdrop.train.many import train_in_folder  # noqa: PLC0415
     from graphdrop.train.provenance import fingerprint  # noqa: PLC0415

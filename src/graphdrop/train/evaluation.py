@@ -42,7 +42,7 @@ class ScoreMetric:
             ``None`` where the metric is undefined, which leaves it out.
         higher_is_better: which of two runs is better; decides the mark in the report.
         percent: whether tables may show it in percent.
-        digits: decimals in the tables of `graphdrop reproduce`.
+        digits: decimals in tables.
         shown: whether it has a column in the tables of `train`, `evaluate` and `demo` and in the
             report; it is stored in any case.
         help: one sentence for readers of the report: what it is; and which values are good.

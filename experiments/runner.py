@@ -1,0 +1,149 @@
+"""`run_cells`: make missing runs with an executor, each only once.
+
+This process alone writes records. It claims a run when the run is handed out, so that several
+processes can share a folder of results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from experiments.keys import run_key
+from experiments.single_run import checked_run, data_fingerprint
+from experiments.store import Claims, Record, Store
+from graphdrop.config import Config
+from graphdrop.executors import Event, Executor, Job, LocalExecutor
+from graphdrop.executors.display import Display, Silent
+
+_LOOK_AGAIN = 0.5
+"""Seconds between two looks at runs that another reproduction is making."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    key: str
+    config: Config
+    watch: bool
+    blind: bool = False
+
+
+@dataclass
+class _Making:
+    """The runs that are to be made, and those that another process is making."""
+
+    missing: deque[_Run]
+    store: Store
+    claims: Claims
+    display: Display
+    executor: Executor
+    device: str = "cpu"
+    runs: dict[str, _Run] = field(default_factory=dict)
+    elsewhere: dict[str, _Run] = field(default_factory=dict)
+
+    def jobs(self) -> Iterator[Job]:
+        """Jobs of the runs that can be claimed; each is claimed when it is taken."""
+        while self.missing:
+            run = self.missing.popleft()
+            if not self.claims.take(run.key):
+                self.elsewhere[run.key] = run
+                self.display.postponed(run.key)
+                continue
+            record = self.store.records().get(run.key)
+            if record is not None:  # made by another process in the meantime
+                self.claims.give_back(run.key)
+                self.display.finished(run.key, record)
+                continue
+            self.runs[run.key] = run
+            # Elsewhere, data of the same name may be other data.
+            data = None
+            if not self.executor.same_machine:
+                data = data_fingerprint(run.config)
+            options = {"watch": run.watch, "blind": run.blind, "device": self.device}
+            yield Job(run.key, checked_run, (run.config, options, run.key, data))
+
+    def hear(self, event: Event) -> None:
+        """Store the record of a finished run, and show the rest."""
+        if event.what == "started":
+            self.display.started(event.key)
+        elif event.what == "progressed":
+            self.display.progressed(event.key, event.value)
+        elif event.what == "failed":
+            name = _named(self.runs[event.key].config)
+            raise RuntimeError(f"the run of {name} failed: {event.value}")
+        else:
+            self.store.append(event.value)
+            self.claims.give_back(event.key)
+            self.display.finished(event.key, event.value)
+
+    def look_elsewhere(self) -> None:
+        """Those that others have finished are done; those that nobody makes are missing again."""
+        records = self.store.records()
+        for key, run in list(self.elsewhere.items()):
+            if key in records:
+                self.display.finished(key, records[key])
+                del self.elsewhere[key]
+            elif self.claims.take(key):  # its process may have been killed
+                self.claims.give_back(key)
+                self.missing.append(run)
+                del self.elsewhere[key]
+
+
+def run_cells(
+    configs: Sequence[Config],
+    store: Store,
+    jobs: int = 1,
+    *,
+    watch: bool = False,
+    blind: bool = False,
+    display: Display | None = None,
+    executor: Executor | None = None,
+    device: str = "cpu",
+) -> list[Record]:
+    """The records of runs with these settings, in this order; missing runs are made.
+
+    Args:
+        configs: the settings of each run.
+        store: where finished runs are, and are added.
+        jobs: how many processes make runs, if no executor is given; if several, each has one
+            thread.
+        watch: also follow the total variation of hidden layers.
+        blind: measure nothing on test nodes, for a search; such runs need a store of their own.
+        display: how the work is shown; by default not at all.
+        executor: where runs are made; by default in processes of this machine.
+        device: on which device each is computed, as `Trainer` takes it.
+    """
+    executor = executor or LocalExecutor(jobs)
+    keys = [run_key(config, watch=watch) for config in configs]
+    runs = {key: _Run(key, config, watch, blind) for key, config in zip(keys, configs, strict=True)}
+    known = store.records()
+    missing = deque(run for key, run in runs.items() if key not in known)
+    display = display or Silent()
+    if missing:
+        with store.claims() as claims, display.showing():
+            _make(_Making(missing, store, claims, display, executor, device))
+    records = store.records()
+    return [records[key] for key in keys]
+
+
+def _make(making: _Making) -> None:
+    making.display.at_once(making.executor.at_once())
+    while making.missing or making.elsewhere:
+        with closing(making.executor.run(making.jobs(), len(making.missing))) as events:
+            for event in events:
+                if event is not None:
+                    making.hear(event)
+                else:
+                    making.display.refresh()
+        making.look_elsewhere()
+        if making.elsewhere and not making.missing:
+            making.display.refresh()
+            time.sleep(_LOOK_AGAIN)
+
+
+def _named(config: Config) -> str:
+    model = config.model
+    return f"{model.method}, {config.data.dataset}, {model.layers} layers, seed {config.seed}"

@@ -122,7 +122,11 @@ def test_a_killed_reproduction_loses_no_finished_run_and_repeats_none(tmp_path):
     script, store = tmp_path / "reproduction.py", Store(tmp_path / "results")
     script.write_text(REPRODUCTION)
     command = [sys.executable, str(script), str(store.folder)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "REPRODUCTION": str(tmp_path)}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "REPRODUCTION": str(tmp_path),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
     first = subprocess.Popen(command, env=environment)
     wait_until(lambda: lines_in(store) >= 2, "two finished runs")
     first.send_signal(signal.SIGKILL)

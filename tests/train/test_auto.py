@@ -137,6 +137,17 @@ def test_validation_nodes_decide_where_homophily_is_unknown(monkeypatch):
     assert "decided on validation" in said[-1]
 
 
+def test_with_many_labels_validation_nodes_decide_where_neighbours_are_alike(monkeypatch):
+    tried = []
+    monkeypatch.setattr(auto, "trial", lambda config, *_: (tried.append(config), (1.0, None))[1])
+    dataset = load_dataset("synthetic", split="random-fractions")
+    assert traits_of(dataset).homophilous
+    auto.chosen(Config(data={"dataset": "synthetic"}), dataset, None, Silent())
+    assert [config.train.optimizer for config in tried] == ["adam", "adam", "lbfgs"]
+    auto.chosen(Config(), load_dataset("synthetic"), None, Silent())
+    assert len(tried) == 3  # with 20 labels of each class nothing was tried
+
+
 class Counting(Callback):
     reads_lines_only = True
 

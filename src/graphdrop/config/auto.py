@@ -46,7 +46,14 @@ class GraphTraits:
         """Whether neighbors mostly share their class; ``None`` if that is unknown."""
         return None if self.homophily is None else self.homophily >= HOMOPHILOUS
 
+    @property
+    def many_labels(self) -> bool:
+        """Whether so many labels train that validation nodes should decide how neighbours count."""
+        return self.train_nodes >= MANY_LABELS * self.classes
 
+
+MANY_LABELS = 50
+"""Training nodes per class from which on a graph has many labels."""
 LABELLED_EDGES = 50
 """The number of edges between labelled nodes that an estimate of homophily needs."""
 HOMOPHILOUS = 0.4
@@ -174,7 +181,7 @@ LINEAR: Settings = {
 def ways(traits: GraphTraits) -> tuple[Way, ...]:
     """The ways that suit a graph; if there are several, validation nodes decide."""
     if traits.homophilous:
-        return ("smooth",)
+        return ("smooth", "skip") if traits.many_labels else ("smooth",)
     if traits.homophilous is None:
         return ("smooth", "plain", "skip")
     return ("plain", "skip")

@@ -143,10 +143,13 @@ def _tried(
 def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
     """Ways to read features beside their means over neighbours, if nothing asked for rules it out.
 
-    Where neighbours mostly share their class, averaging them is not called into question.
+    Where neighbours mostly share their class and few labels are known, averaging them is not called
+    into question. With many labels a linear model may be better, and takes seconds.
     """
     model, train = config.model, config.train
-    if traits.homophilous or train.batch_size or "architecture" in model.model_fields_set:
+    if train.batch_size or "architecture" in model.model_fields_set:
+        return ()
+    if traits.homophilous and not traits.many_labels:
         return ()
     if model.method in PER_EDGE or model.residual not in (False, "linear"):
         return ()
@@ -154,6 +157,8 @@ def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
         return ()
     asked = model.model_fields_set | config.objective.model_fields_set
     asked |= train.model_fields_set - {"baselines", "checkpoint_seconds", "tensorboard", "samples"}
+    if traits.homophilous:
+        return () if asked else ("linear",)
     return ("wide",) if asked else ("wide", "linear")
 
 

@@ -23,8 +23,8 @@ from torch_geometric import nn as pyg_nn
 
 from graphdrop import load_dataset
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate
+from graphdrop.sampling.samplers import GraphDropConnect
 from table import Report, Row
 
 LAYERS, HIDDEN = 4, 128

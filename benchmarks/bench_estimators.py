@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop import load_dataset
-from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate, LearnedRate, Rate
-from graphdrop.samplers import Draw, GraphDropConnect, UsedMask
+from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
+from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate, Rate
+from graphdrop.sampling.samplers import Draw, GraphDropConnect, UsedMask
 from table import Report, Row
 from timing import best_of
 

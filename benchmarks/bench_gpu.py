@@ -16,8 +16,8 @@ from torch_geometric import nn as pyg_nn
 from torch_geometric.data import Data
 
 from graphdrop import GCN, BetaBernoulliRate, FixedRate, GraphDropConnect, predict
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 from table import Report, Row
 

@@ -13,8 +13,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from graphdrop import load_dataset
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate
+from graphdrop.sampling.samplers import GraphDropConnect
 from table import Report, Row
 
 

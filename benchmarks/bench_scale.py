@@ -25,8 +25,8 @@ import numpy_sampler
 from graphdrop import GCN, Config, GraphDropConnect, Trainer, load_dataset
 from graphdrop.data import Dataset
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.loader import NeighborLoader
-from graphdrop.rates import BetaBernoulliRate
+from graphdrop.loading import NeighborLoader
+from graphdrop.sampling.rates import BetaBernoulliRate
 from graphdrop.train.progress import Silent
 from large_graphs import random_graph
 from table import Report, Row

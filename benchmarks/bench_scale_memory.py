@@ -32,7 +32,7 @@ from torch_geometric.data import Data
 
 from graphdrop import GCN, BetaBernoulliRate, Graph, GraphDropConnect, load_dataset, predict
 from graphdrop.data.store import write_store
-from graphdrop.draws import Kind, Mask, stream_key
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 from table import Report, Row
 from timing import best_of
@@ -169,7 +169,7 @@ def kernel(nodes: int, edges: int, width: int) -> dict[str, float]:
 
 def features(folder: str, width: int, train: int) -> dict[str, float]:
     """A mini-batch epoch with features that are read from disk."""
-    from graphdrop.loader import NeighborLoader  # noqa: PLC0415
+    from graphdrop.loading import NeighborLoader  # noqa: PLC0415
 
     data = load_dataset(folder).data
     nodes = data.train_mask.nonzero().flatten()[:train]

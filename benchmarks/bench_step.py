@@ -15,11 +15,11 @@ from torch_geometric.utils import dropout_edge
 
 from dense import DenseDropConnect
 from graphdrop import load_dataset
-from graphdrop.estimators import Concrete
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate, FixedRate
-from graphdrop.samplers import DropEdge, DropOut, GraphDropConnect
+from graphdrop.sampling.estimators import Concrete
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
+from graphdrop.sampling.samplers import DropEdge, DropOut, GraphDropConnect
 from table import Report, Row
 from timing import best_of
 

@@ -1,4 +1,4 @@
-"""Neighbour sampling in vectorized numpy, hop by hop: the peer of ``graphdrop.loader``.
+"""Neighbour sampling in vectorized numpy, hop by hop: the peer of ``graphdrop.loading``.
 
 The loops run over the hops and over the fan-out, never over nodes. Floyd's algorithm draws distinct
 edges for all rows at once: the k-th choice of every row is compared with its earlier ones.

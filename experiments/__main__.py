@@ -36,8 +36,8 @@ from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.executors import Executor
-from graphdrop.util.files import expanded, replace_file
-from graphdrop.util.visible import Console, say
+from graphdrop.io.files import expanded, replace_file
+from graphdrop.io.visible import Console, say
 
 
 def reproduce(

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from experiments.store import ARCHIVE, Store, unpacked
-from graphdrop.util.files import replace_file
+from graphdrop.io.files import replace_file
 
 
 def archive(store: Store, name: str) -> list[Path]:

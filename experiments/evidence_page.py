@@ -31,7 +31,7 @@ from experiments.worth_claims import (
 )
 from experiments.worth_page import Made, committed
 from experiments.worth_sensitivity import sensitivity
-from graphdrop.util.files import replace_file
+from graphdrop.io.files import replace_file
 
 END = "<!-- made: end -->"
 BEGIN = "<!-- made by experiments.evidence_page: {name} -->"

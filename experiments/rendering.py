@@ -19,9 +19,9 @@ from experiments.tables import Table, beside_paper
 from experiments.target_runs import CellRuns, TargetRuns, paper
 from graphdrop.data import load_dataset
 from graphdrop.data.sources import UnavailableError
+from graphdrop.io.files import replace_file
 from graphdrop.metrics import ThresholdAxis
 from graphdrop.train.evaluation import ScoreMetric, metrics_by_name
-from graphdrop.util.files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -39,7 +39,7 @@ from graphdrop.data import Dataset
 from graphdrop.inference.draws import PREDICTION_STEP
 from graphdrop.metrics import TotalVariation
 from graphdrop.nn.sampled import layer_inputs
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import load_for

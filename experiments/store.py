@@ -23,8 +23,8 @@ from typing import IO, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphdrop.util.files import check_regular, sync_folder
-from graphdrop.util.memory import check_bytes, most_bytes
+from graphdrop.io.files import check_regular, sync_folder
+from graphdrop.io.memory import check_bytes, most_bytes
 
 RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.gz"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from experiments.recipe import Cell, Recipe, read_recipe
 from experiments.store import Record, Store
+from graphdrop.io.duration import duration
 from graphdrop.metrics import ThresholdAxis
-from graphdrop.util.duration import duration
 
 RecordValue = Callable[[Record], float]
 """A function that takes a number from a record."""

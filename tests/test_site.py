@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
-NOT_PUBLIC = {"cli", "util"}
+NOT_PUBLIC = {"cli", "io"}
 PACKAGES = [
     module.name
     for module in pkgutil.iter_modules(graphdrop.__path__)

@@ -19,11 +19,11 @@ from matplotlib.patches import Circle, FancyBboxPatch
 from numpy.typing import NDArray
 
 from experiments.plots.style import COLOURS, GREY, INK, ONE_COLUMN, TWO_COLUMNS, print_style
-from graphdrop.draws import multipliers
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import multipliers
 from graphdrop.kernels.reference import draw_values
-from graphdrop.rates import FixedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import FixedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES = 4, 2
 KEEP = 0.6

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from graphdrop.util.files import replace_file
+from graphdrop.io.files import replace_file
 
 ONE_COLUMN, TWO_COLUMNS = 3.35, 6.9
 """Widths of figures in inches."""

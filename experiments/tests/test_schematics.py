@@ -14,7 +14,7 @@ from experiments.plots import schematics
 from experiments.plots.figures import save_figure
 from experiments.plots.schematics import FEATURES, NODES, connection_id, draw_schematics
 from graphdrop.nn.conv import SampledGCNConv
-from graphdrop.samplers import Draw, Sampler
+from graphdrop.sampling.samplers import Draw, Sampler
 
 NAMES = ["gcn", "gdc", "dropout", "dropedge", "node-sampling"]
 SEED = 3

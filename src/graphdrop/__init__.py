@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphdrop.config import Config
     from graphdrop.data import Dataset, from_networkx, from_pandas, load_dataset, load_tables
-    from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
     from graphdrop.graph import Graph
     from graphdrop.inference import (
         Calibrator,
@@ -20,8 +19,15 @@ if TYPE_CHECKING:
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN, SampledGCNConv
     from graphdrop.nn.attach import attach
-    from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-    from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
+    from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM
+    from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+    from graphdrop.sampling.samplers import (
+        DropEdge,
+        DropNode,
+        DropOut,
+        GraphDropConnect,
+        RandomWalk,
+    )
     from graphdrop.train import NodeClassifier, NodeRegressor, Trainer, load, save
 
 __all__ = [
@@ -70,7 +76,7 @@ __version__ = "0.2.0"
 _PACKAGES = {
     "config": ["Config"],
     "data": ["Dataset", "from_networkx", "from_pandas", "load_dataset", "load_tables"],
-    "estimators": ["ARM", "REINFORCE", "Concrete", "DisARM"],
+    "sampling.estimators": ["ARM", "REINFORCE", "Concrete", "DisARM"],
     "graph": ["Graph"],
     "kernels": ["aggregate"],
     "metrics": ["calibration_error", "pavpu", "total_variation"],
@@ -85,8 +91,8 @@ _PACKAGES = {
         "predict",
         "vacuity",
     ],
-    "rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
-    "samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
+    "sampling.rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
+    "sampling.samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["NodeClassifier", "NodeRegressor", "Trainer", "load", "save"],
 }
 _HOME = {name: f"graphdrop.{package}" for package, names in _PACKAGES.items() for name in names}

@@ -22,8 +22,8 @@ from graphdrop.graph import Graph
 from graphdrop.kernels import materialize
 from graphdrop.kernels.reference import draw_values
 from graphdrop.nn.attach import Handle, attach
-from graphdrop.rates import LearnedRate
-from graphdrop.samplers import Draw, GraphDropConnect
+from graphdrop.sampling.rates import LearnedRate
+from graphdrop.sampling.samplers import Draw, GraphDropConnect
 
 IN, OUT = 6, 4
 KEEP = 0.6

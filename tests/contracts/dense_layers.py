@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from contracts.edge_lists import EdgeList
-from graphdrop import draws
+from graphdrop.graph import masks as draws
 
 TOWN = EdgeList(
     6,

@@ -6,8 +6,8 @@ import traceback
 
 import torch
 
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 
 # made before the fork: torch's own threads do not survive one either

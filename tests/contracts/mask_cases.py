@@ -9,8 +9,8 @@ from torch import Tensor
 
 from contracts.edge_lists import edge_lists
 from contracts.masked_sums import assert_fused_is_exact, normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 
 LAYOUTS = ("contiguous", "transposed", "every other row", "every other column", "beside nan")
 FEATURES = (1, 7, 16)

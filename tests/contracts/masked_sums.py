@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels import aggregate
 
 TOLERANCE = 1e-5

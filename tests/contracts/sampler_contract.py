@@ -14,12 +14,12 @@ from torch import Tensor
 from contracts.dense_layers import TOWN, Connection, connections, dense_layer, masked_matrices
 from contracts.masked_sums import normal
 from contracts.single_layers import one_pass
-from graphdrop.draws import Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Mask
 from graphdrop.kernels import materialize
 from graphdrop.nn import GCN, SampledGCNConv
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
-from graphdrop.samplers import Draw, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.sampling.samplers import Draw, Sampler
 
 FEATURES, OUTPUTS = 5, 3
 KEEP = 0.75
@@ -341,7 +341,7 @@ class SamplerContract(ABC):
 class DrawsOfAnother:
     """Stands before a contract: the draws are another sampler's, and their tests are there.
 
-    `tests/samplers/test_samplers.py` compares them bit for bit.
+    `tests/sampling/samplers/test_samplers.py` compares them bit for bit.
     """
 
     test_connections_are_kept_at_the_mean_rate = None

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from graphdrop.draws import rule
+from graphdrop.graph.masks import rule
 from graphdrop.kernels import aggregate as _aggregate
 
 sums = sys.modules[_aggregate.__module__]

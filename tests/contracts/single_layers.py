@@ -7,7 +7,7 @@ from torch import Tensor
 from graphdrop.graph import Graph
 from graphdrop.nn import SampledGCNConv
 from graphdrop.nn.plan import SharedProduct, layer_passes
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 
 
 def one_pass(

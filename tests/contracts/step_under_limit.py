@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate, reference
 
 NODES, EDGES, FEATURES = 9_000, 600_000, 128

@@ -13,11 +13,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from graphdrop.estimators import ARM
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
-from graphdrop.rates import Rate
-from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk, Sampler
+from graphdrop.sampling.estimators import ARM
+from graphdrop.sampling.rates import Rate
+from graphdrop.sampling.samplers import (
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+    Sampler,
+)
 
 NODES, WIDTH = 3, 2
 # 0 and 1 point at each other, the other two edges go one way

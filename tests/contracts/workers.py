@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from contracts.masked_sums import normal, passes, power_law_edges
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 
 FEATURES = 33
 

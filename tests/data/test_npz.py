@@ -345,7 +345,7 @@ def test_a_number_beyond_int64_is_refused(tmp_path, key):
 
 
 def test_an_archive_that_unpacks_to_many_times_its_size_is_refused(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("graphdrop.util.memory.ALWAYS", 2**20)
+    monkeypatch.setattr("graphdrop.io.memory.ALWAYS", 2**20)
     monkeypatch.delenv("GRAPHDROP_MAX_BYTES", raising=False)
     path, zeros = tmp_path / "a.npz", np.zeros((20_000, 100), np.float32)
     labels, edges = np.arange(20_000) % 2, np.array([[0, 1], [2, 3]])

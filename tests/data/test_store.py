@@ -22,7 +22,7 @@ from graphdrop import GCN, Graph, GraphDropConnect, load_dataset, predict
 from graphdrop.data.store import Store, convert
 from graphdrop.data.store.arrays import read_array
 from graphdrop.graph import sorting
-from graphdrop.loader import NeighborLoader
+from graphdrop.loading import NeighborLoader
 from graphdrop.train.provenance import fingerprint
 
 

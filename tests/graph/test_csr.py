@@ -7,8 +7,8 @@ from scipy.sparse import csr_array, random_array
 from torch import Tensor
 
 from contracts.masked_sums import normal
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 
 ROWS, COLUMNS = 9, 6

@@ -13,8 +13,8 @@ from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.inference import Predictive, predict, predictive
 from graphdrop.nn import GCN, models, plan
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import (
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import (
     Draw,
     DropEdge,
     DropNode,

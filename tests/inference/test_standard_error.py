@@ -12,8 +12,8 @@ from graphdrop.inference import Predictive, predict
 from graphdrop.inference.calibrating import apply
 from graphdrop.inference.calibration import EntropyTemperatureScaling, VarianceScaling
 from graphdrop.nn import GCN
-from graphdrop.rates import FixedRate
-from graphdrop.samplers import GraphDropConnect
+from graphdrop.sampling.rates import FixedRate
+from graphdrop.sampling.samplers import GraphDropConnect
 
 NODES, FEATURES, OUTPUTS, SAMPLES, REPETITIONS = 40, 12, 4, 20, 150
 

@@ -14,8 +14,8 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.inference import predict, predictive
 from graphdrop.nn import GCN
 from graphdrop.nn.attach import Handle, attach
-from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import Draw, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate
+from graphdrop.sampling.samplers import Draw, GraphDropConnect
 
 FEATURES, OUT, NODES = 6, 4, 40
 PAIRS = torch.tensor([[0, 1, 2, 3, 7], [9, 8, 7, 6, 5]])

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import Backend, aggregate, cpu, reference
 
 NODES = 9

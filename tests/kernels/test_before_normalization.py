@@ -10,9 +10,9 @@ from torch import Tensor
 
 from contracts.edge_lists import EdgeList, edge_lists, for_all
 from contracts.masked_sums import Sums, assert_within, normal, passes
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate
 
 Power = Callable[[Tensor, float], Tensor]

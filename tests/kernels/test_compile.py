@@ -9,8 +9,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.profiler import ProfilerActivity, profile
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate, cpu
 
 NODES, FEATURES = 30, 7

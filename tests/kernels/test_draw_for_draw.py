@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import normal, passes, power_law_edges
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate, materialize
 from graphdrop.kernels.reference import draw_values
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphdrop import draws
+from graphdrop.graph import masks as draws
 from graphdrop.kernels.entries import entry_draws
 
 

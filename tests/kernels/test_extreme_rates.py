@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import assert_fused_is_exact, normal, passes, power_law_edges
-from graphdrop.draws import Kind, Mask, reads_all_bits, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, reads_all_bits, stream_key
 from graphdrop.kernels import aggregate, aggregate_samples, cpu, samples
 
 NODES = 40

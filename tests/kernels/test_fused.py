@@ -14,8 +14,8 @@ from contracts.masked_sums import (
     passes,
     power_law_edges,
 )
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 
 

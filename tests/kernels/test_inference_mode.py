@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.aggregate import _keep_all
 from graphdrop.kernels.sums import draw_sums

@@ -13,8 +13,8 @@ import torch
 from contracts import patience, step_under_limit
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, passes, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 
 TESTS = Path(__file__).parents[1]
 CORA_NODES, CORA_EDGES, FEATURES = 2708, 10556, 128

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate, materialize
 
 NODES, FEATURES, LAYERS = 60, 7, 3

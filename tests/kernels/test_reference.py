@@ -8,8 +8,8 @@ from torch import Tensor
 
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate, reference
 
 GRAPH = Graph.from_edge_index(power_law_edges(6, 14), 7).double()

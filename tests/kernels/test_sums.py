@@ -9,8 +9,8 @@ from torch import Tensor
 
 from contracts.edge_lists import edge_lists, for_all
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.draw_counts import PIECE
 from graphdrop.kernels.reference import draw_values

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from contracts.masked_sums import assert_within, normal, power_law_edges
-from graphdrop.draws import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.kernels import aggregate, aggregate_samples, materialize, samples
 from graphdrop.kernels import reference as plain
 

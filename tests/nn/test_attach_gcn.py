@@ -12,8 +12,8 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, GCN, attach
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 IN, HIDDEN, OUT = 5, 6, 3
 X = normal(TOWN.num_nodes, IN, seed=1)

@@ -14,8 +14,8 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, REINFORCE, attach, predict
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
+from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
 
 IN, OUT = 5, 3
 DATA = Data(x=normal(TOWN.num_nodes, IN, seed=1), edge_index=TOWN.edge_index)

@@ -12,8 +12,8 @@ from contracts.attach_contract import Written, two_blocks
 from contracts.masked_sums import normal
 from graphdrop import ARM, attach, predict
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import BetaBernoulliRate, FixedRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect
 
 IN, OUT = 4, 4
 TYPES = (

@@ -14,8 +14,8 @@ from contracts.attach_contract import two_blocks
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import attach
-from graphdrop.rates import FixedRate
-from graphdrop.samplers import Draw, DropEdge
+from graphdrop.sampling.rates import FixedRate
+from graphdrop.sampling.samplers import Draw, DropEdge
 
 IN, OUT, NODES = 4, 4, TOWN.num_nodes
 X = normal(NODES, IN, seed=1)

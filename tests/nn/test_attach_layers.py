@@ -13,8 +13,8 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import attach
 from graphdrop.nn.attach import Handle
-from graphdrop.rates import BetaBernoulliRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect
 
 WEIGHTS = TOWN.edge_weight
 SAMPLERS = {

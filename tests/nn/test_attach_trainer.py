@@ -24,9 +24,9 @@ from graphdrop import (
 )
 from graphdrop.config import Config, ObjectiveSettings, settle
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.estimators import Estimator
-from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import Draw, DropEdge
+from graphdrop.sampling.estimators import Estimator
+from graphdrop.sampling.rates import BetaBernoulliRate
+from graphdrop.sampling.samplers import Draw, DropEdge
 from graphdrop.train import Objective
 from graphdrop.train.progress import Silent
 

@@ -10,14 +10,21 @@ from torch_geometric.nn import GAT, GIN, GraphSAGE
 from torch_geometric.nn.models import basic_gnn
 
 from contracts.masked_sums import normal
-from graphdrop.estimators import ARM
 from graphdrop.graph import Graph
 from graphdrop.kernels import materialize
-from graphdrop.loader import ClusterLoader, NeighborLoader, WholeGraph, with_graph
+from graphdrop.loading import ClusterLoader, NeighborLoader, WholeGraph, with_graph
 from graphdrop.nn import GCN, SampledGCNConv, sampled
 from graphdrop.nn.attach import attach
-from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, RandomWalk
+from graphdrop.sampling.estimators import ARM
+from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import (
+    Draw,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+)
 
 PyGGCN = basic_gnn.GCN
 NODES, FEATURES = 60, 5

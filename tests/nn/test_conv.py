@@ -10,13 +10,13 @@ from torch import Tensor
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from contracts.single_layers import one_pass
-from graphdrop.draws import Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
 from graphdrop.nn import Order, SampledGCNConv, SparseFeatures, plan
 from graphdrop.nn.plan import SharedProduct
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES, OUTPUTS = TOWN.num_nodes, 5, 3
 SAMPLERS: dict[str, Sampler | None] = {

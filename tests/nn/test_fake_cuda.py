@@ -13,7 +13,7 @@ SCRIPT = """
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.graph.masks import Kind, Mask, Sharing
 from graphdrop.graph import Graph
 from graphdrop.inference.predictive import summed_up
 from graphdrop.kernels import aggregate, aggregate_samples, aggregate_stacked, gpu

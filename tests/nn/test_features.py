@@ -12,8 +12,8 @@ from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN, SparseFeatures, features
 from graphdrop.nn.features import drop_dense
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropOut, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropOut, GraphDropConnect
 
 csr_is_young = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 

@@ -9,10 +9,10 @@ from torch_geometric.data import Data
 
 from graphdrop import ARM, GCN, DropEdge, DropOut, Graph, GraphDropConnect, LearnedRate
 from graphdrop.config import Config, Method
-from graphdrop.estimators import Estimator
 from graphdrop.nn.methods import METHODS, Blueprint, named_estimator
 from graphdrop.nn.sampled import sampled
-from graphdrop.samplers import Draw, Sampler
+from graphdrop.sampling.estimators import Estimator
+from graphdrop.sampling.samplers import Draw, Sampler
 
 GRAPH = Graph.from_edge_index(torch.randint(0, 20, (2, 60)), 20)
 SAMPLERS: dict[str, Sampler] = {

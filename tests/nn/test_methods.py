@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from graphdrop.config import Method, ModelSettings, settle
-from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
-from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
+from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM
+from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
 GRAPH = Graph.from_edge_index(EDGES, 4)

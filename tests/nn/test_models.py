@@ -10,11 +10,11 @@ from torch_geometric.nn import GCNConv
 from contracts.dense_layers import TOWN, connections, hard_draw, masked_matrices
 from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
-from graphdrop.draws import SOURCE_ONLY
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import SOURCE_ONLY
 from graphdrop.nn import GCN, SampledGCNConv, plan
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES, HIDDEN, OUTPUTS = TOWN.num_nodes, 5, 4, 3
 ROADS = EdgeList(NODES, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)], [1.0] * 6)

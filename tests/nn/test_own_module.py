@@ -11,8 +11,8 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, GCN, predict
 from graphdrop.nn import SampledGCNConv, sampled
-from graphdrop.rates import BetaBernoulliRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate
+from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect, Sampler
 
 WIDTH = 4
 DATA = Data(x=normal(TOWN.num_nodes, WIDTH), edge_index=TOWN.edge_index)

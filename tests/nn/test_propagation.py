@@ -11,16 +11,16 @@ from contracts.dense_layers import TOWN, connections, hard_draw, masked_matrices
 from graphdrop import load_dataset
 from graphdrop.config import Config, ModelSettings
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.draws import SOURCE_ONLY
-from graphdrop.estimators import ARM
+from graphdrop.graph.masks import SOURCE_ONLY
 from graphdrop.inference import predict
-from graphdrop.loader import NeighborLoader
+from graphdrop.loading import NeighborLoader
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.propagation import HOP_SHIFT, MixedOrderPropagation
 from graphdrop.nn.sampled import sampled
-from graphdrop.rates import LearnedRate
-from graphdrop.samplers import (
+from graphdrop.sampling.estimators import ARM
+from graphdrop.sampling.rates import LearnedRate
+from graphdrop.sampling.samplers import (
     KEEP_ALL,
     Draw,
     DropEdge,

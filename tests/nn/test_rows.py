@@ -10,8 +10,8 @@ from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 NODES, FEATURES, HIDDEN, OUTPUTS = 14, 5, 3, 3
 # a ring in both directions with a few one-way chords, a pair of parallels and a self-loop

@@ -12,8 +12,8 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate_samples
 from graphdrop.nn import GCN, plan
-from graphdrop.rates import BetaBernoulliRate, FixedRate
-from graphdrop.samplers import (
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
+from graphdrop.sampling.samplers import (
     Draw,
     DropEdge,
     DropNode,

@@ -8,7 +8,7 @@ from graphdrop import BetaBernoulliRate, DropNode, GraphDropConnect
 from graphdrop.nn.attach import attach
 from graphdrop.nn.features import SparseFeatures, dropout
 from graphdrop.nn.stack import ConvStack
-from graphdrop.samplers import Sampler
+from graphdrop.sampling.samplers import Sampler
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]])
 X = torch.zeros(5, 20).index_put(

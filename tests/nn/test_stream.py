@@ -12,8 +12,8 @@ from torch import Tensor
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop.nn import GCN
-from graphdrop.rates import BetaBernoulliRate, FixedRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect
 
 X = normal(TOWN.num_nodes, 5)
 

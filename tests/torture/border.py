@@ -271,7 +271,7 @@ def _read_store(folder: Path, random: Random) -> None:
 
 def _read_planetoid(folder: Path, random: Random) -> None:
     from graphdrop.data import dataset  # noqa: PLC0415
-    from graphdrop.util.memory import most_bytes  # noqa: PLC0415
+    from graphdrop.io.memory import most_bytes  # noqa: PLC0415
 
     files = {}
     rare = random.choice((0.0, 0.1, 0.5))

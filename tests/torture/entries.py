@@ -61,7 +61,7 @@ class Entry:
 
 def read_planetoid(folder: Path, random: Random) -> None:
     from graphdrop.data import dataset  # noqa: PLC0415
-    from graphdrop.util.memory import most_bytes  # noqa: PLC0415
+    from graphdrop.io.memory import most_bytes  # noqa: PLC0415
 
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     dataset._from_files("ring", files, "public", 0, most_bytes())

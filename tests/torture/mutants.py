@@ -32,16 +32,16 @@ from torture.forked_tests import OPTIONS, Client, forked, sha
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "graphdrop"
 TARGETS = (
-    "rates/*.py",
-    "estimators/*.py",
-    "samplers/*.py",
+    "sampling/rates/*.py",
+    "sampling/estimators/*.py",
+    "sampling/samplers/*.py",
     "kernels/reference.py",
     "metrics/*.py",
     "inference/calibration/*.py",
 )
 TESTS = (
     "tests/metrics",
-    "tests/estimators",
+    "tests/sampling/estimators",
     "tests/inference/test_calibration.py",
     "tests/inference/test_graph_calibration.py",
     "tests/inference/test_isotonic.py",
@@ -49,17 +49,15 @@ TESTS = (
     "tests/inference/test_gaussian.py",
     "tests/inference/test_labels.py",
     "tests/kernels/test_reference.py",
-    "tests/samplers",
-    "tests/rates",
+    "tests/sampling/samplers",
+    "tests/sampling/rates",
     "tests/nn/test_rows.py",
     "tests/test_doctests.py",
 )
 EXPRESSION = ("-k", "not doctests or rates or estimators or samplers or metrics or calibration")
 RELATED = {
-    "rates": ("tests/rates/", "tests/samplers/"),
-    "estimators": ("tests/estimators/",),
-    "samplers": ("tests/samplers/", "tests/nn/test_rows.py"),
-    "kernels": ("tests/kernels/test_reference.py", "tests/estimators/"),
+    "sampling": ("tests/sampling/", "tests/nn/test_rows.py"),
+    "kernels": ("tests/kernels/test_reference.py", "tests/sampling/estimators/"),
     "metrics": ("tests/metrics/",),
     "inference": ("tests/inference/",),
 }

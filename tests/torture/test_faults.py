@@ -21,8 +21,8 @@ from experiments.store import Store as Records
 from graphdrop import load, load_dataset
 from graphdrop.data import download
 from graphdrop.data.store import convert
-from graphdrop.util import files
-from graphdrop.util.files import replace_file
+from graphdrop.io import files
+from graphdrop.io.files import replace_file
 
 TESTS = Path(__file__).parents[1]
 PATH = {"PYTHONPATH": f"{TESTS.parent / 'src'}:{TESTS.parent}:{TESTS}", "OMP_NUM_THREADS": "1"}

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from contracts.odd_graphs import graph
 from graphdrop import ARM, GCN, DropEdge, GraphDropConnect, load_dataset, predict
-from graphdrop.estimators import Concrete
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import DropNode, DropOut
+from graphdrop.sampling.estimators import Concrete
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import DropNode, DropOut
 
 KEEPS = [1e-12, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-12]
 TEMPERATURES = [1e-3, 1.0, 1e3]

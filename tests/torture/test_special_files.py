@@ -12,12 +12,12 @@ from experiments.store import Store as Records
 from graphdrop import config, load, load_dataset
 from graphdrop.data.download import read_verified
 from graphdrop.data.store import Store, convert
+from graphdrop.io.files import check_regular, replace_file
+from graphdrop.io.locks import folder_lock
 from graphdrop.report.card import model_card
 from graphdrop.train import checkpoint
 from graphdrop.train.journal import Journal
 from graphdrop.train.tuning import _read as read_trials
-from graphdrop.util.files import check_regular, replace_file
-from graphdrop.util.locks import folder_lock
 from torture import valid_files
 
 SECONDS = 300

@@ -137,7 +137,7 @@ def small_run(folder: Path, graph: Path, **more: Any) -> None:
 def networks(folder: Path) -> None:
     """Networks as `save` writes them, and those of a run with its checkpoints."""
     from graphdrop import ARM, GCN, DropEdge, GraphDropConnect, save  # noqa: PLC0415
-    from graphdrop.rates import BetaBernoulliRate  # noqa: PLC0415
+    from graphdrop.sampling.rates import BetaBernoulliRate  # noqa: PLC0415
 
     np.savez(folder / "graph.npz", **graph_arrays())
     small_run(folder / "run", folder / "graph.npz")

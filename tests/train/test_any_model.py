@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GAT
 
 from graphdrop import ARM, GCN, GraphDropConnect, LearnedRate, Trainer, attach, load, predict, save
-from graphdrop.estimators import REINFORCE
 from graphdrop.nn import SampledGCNConv, sampled
-from graphdrop.samplers import Draw
+from graphdrop.sampling.estimators import REINFORCE
+from graphdrop.sampling.samplers import Draw
 from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.progress import Silent
 

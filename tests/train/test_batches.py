@@ -11,7 +11,7 @@ from graphdrop.config import Config, Method
 from graphdrop.config.names import ARCHITECTURES
 from graphdrop.data import Dataset
 from graphdrop.nn.attach import attach
-from graphdrop.samplers import DropEdge
+from graphdrop.sampling.samplers import DropEdge
 from graphdrop.train import StoppedError, Trainer
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from graphdrop.estimators import ARM
-from graphdrop.samplers import Draw
+from graphdrop.sampling.estimators import ARM
+from graphdrop.sampling.samplers import Draw
 from graphdrop.train import Trainer
 from graphdrop.train.consistency_loss import consistency_loss
 from graphdrop.train.progress import Silent

@@ -12,10 +12,10 @@ import pytest
 from contracts.patience import SECONDS
 from graphdrop import load
 from graphdrop.cli import main
+from graphdrop.io.locks import LockedError
 from graphdrop.train import Trainer, tensor_file
 from graphdrop.train.progress import Silent
 from graphdrop.train.records import metrics_lines, result_note
-from graphdrop.util.locks import LockedError
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import torch
 
 from graphdrop import attach
 from graphdrop.config import ObjectiveSettings
-from graphdrop.draws import uniforms
+from graphdrop.graph.masks import uniforms
 from graphdrop.nn import GCN
 from graphdrop.nn.stack import ConvStack
-from graphdrop.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.samplers import Draw, DropEdge, GraphDropConnect
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect
 from graphdrop.train.objective import Objective, sampled_logits
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])

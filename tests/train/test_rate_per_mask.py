@@ -12,8 +12,8 @@ from torch_geometric.nn import GAT, GCN
 import graphdrop
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop import ARM, GraphDropConnect, attach, load, predict, save
-from graphdrop.rates import BetaBernoulliRate, LearnedRate, Rate
-from graphdrop.samplers import DropEdge
+from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate, Rate
+from graphdrop.sampling.samplers import DropEdge
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
 

@@ -11,10 +11,10 @@ import torch
 from graphdrop import metrics
 from graphdrop.config import Method, differences, read, settle
 from graphdrop.data import Dataset, load_dataset
-from graphdrop.estimators import REINFORCE
 from graphdrop.inference import predict
 from graphdrop.inference.predictive import NotFiniteError
 from graphdrop.nn import GCN
+from graphdrop.sampling.estimators import REINFORCE
 from graphdrop.train import DivergedError, Trainer, checkpoint, load, tensor_file
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent

@@ -22,8 +22,8 @@ from graphdrop.cli import (
     runs,
     train,
 )
-from graphdrop.util.memory import VARIABLE
-from graphdrop.util.visible import say
+from graphdrop.io.memory import VARIABLE
+from graphdrop.io.visible import say
 
 DEBUG_VARIABLE = "GRAPHDROP_DEBUG"
 _DEBUG = "--debug"

@@ -9,7 +9,7 @@ import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli.runs import Run
-from graphdrop.util.visible import say
+from graphdrop.io.visible import say
 
 
 def card(
@@ -22,8 +22,8 @@ def card(
     ] = False,
 ) -> None:
     """Write a model card for a run: data, split, figures, calibration, intended use, limits."""
+    from graphdrop.io.files import replace_file  # noqa: PLC0415
     from graphdrop.report.card import model_card  # noqa: PLC0415 - --help needs no torch
-    from graphdrop.util.files import replace_file  # noqa: PLC0415
 
     if output.is_dir() or not output.parent.is_dir():
         raise ValueError(f"--output is {output}: give the name of a file in a folder that is there")

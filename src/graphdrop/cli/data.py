@@ -14,7 +14,7 @@ from graphdrop.data.download import read_verified
 from graphdrop.data.example import write_example
 from graphdrop.data.sources import SOURCES, Source, find, find_source, local_folders
 from graphdrop.data.sources import fetch as fetch_files
-from graphdrop.util.visible import Console, say
+from graphdrop.io.visible import Console, say
 
 app = typer.Typer(
     help=(

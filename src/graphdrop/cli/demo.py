@@ -17,7 +17,7 @@ from graphdrop import config as settings
 from graphdrop.cli import output
 from graphdrop.cli.report import written
 from graphdrop.data.sources import SOURCES, UnavailableError
-from graphdrop.util.visible import Console, say
+from graphdrop.io.visible import Console, say
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -24,7 +24,7 @@ from graphdrop.cli.runs import (
     opened_run,
 )
 from graphdrop.cli.sheet import Columns, writer
-from graphdrop.util.visible import say
+from graphdrop.io.visible import say
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ from graphdrop.cli import output as machine
 from graphdrop.cli import tables
 from graphdrop.cli.runs import OwnData
 from graphdrop.config import DataSettings
-from graphdrop.util.visible import say
+from graphdrop.io.visible import say
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

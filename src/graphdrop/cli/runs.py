@@ -16,7 +16,7 @@ from rich.table import Table
 from graphdrop.cli import output, tables
 from graphdrop.config import Config, DataSettings, PredictSettings
 from graphdrop.data.sources import short_name
-from graphdrop.util.visible import Console, say
+from graphdrop.io.visible import Console, say
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def opened_run(
         say(note, file=sys.stderr)
     if device == "cpu":
         return opened
-    from graphdrop.util.devices import find_device  # noqa: PLC0415
+    from graphdrop.io.devices import find_device  # noqa: PLC0415
 
     where = find_device(device)
     return opened._replace(model=opened.model.to(where), data=opened.data.to(where))

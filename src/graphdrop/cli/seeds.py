@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdrop.cli import output
 from graphdrop.config import Config
-from graphdrop.util.visible import say
+from graphdrop.io.visible import say
 
 if TYPE_CHECKING:
     from graphdrop.executors import Executor

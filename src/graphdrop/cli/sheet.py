@@ -38,7 +38,7 @@ def writer(output: Path) -> Callable[[Columns, Path], None]:
 
 def write_csv(columns: Columns, output: Path) -> None:
     """UTF-8; marked as such where it is not ASCII, which Excel needs in order to tell."""
-    from graphdrop.util.files import replace_file  # noqa: PLC0415
+    from graphdrop.io.files import replace_file  # noqa: PLC0415
 
     stream = io.StringIO()
     rows = csv.writer(stream)  # lines end as RFC 4180 says, and a cell with either sign is quoted
@@ -50,7 +50,7 @@ def write_csv(columns: Columns, output: Path) -> None:
 
 def write_parquet(columns: Columns, output: Path) -> None:
     """Numbers as numbers and text as it is: nothing evaluates it."""
-    from graphdrop.util.files import replace_file  # noqa: PLC0415
+    from graphdrop.io.files import replace_file  # noqa: PLC0415
 
     parquet, stream = import_module(_PARQUET), io.BytesIO()
     table = import_module("pyarrow").table({name: list(cells) for name, cells in columns.items()})

@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from graphdrop.util.visible import say
+from graphdrop.io.visible import say
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdrop.util.files import expanded
+from graphdrop.io.files import expanded
 
 PANEL = "Your own tables"
 Nodes = Annotated[

@@ -38,9 +38,9 @@ from graphdrop.config import Config
 from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
-from graphdrop.util import torchrun
-from graphdrop.util.files import expanded
-from graphdrop.util.visible import say
+from graphdrop.io import torchrun
+from graphdrop.io.files import expanded
+from graphdrop.io.visible import say
 
 if TYPE_CHECKING:
     from graphdrop.executors import Executor

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from graphdrop.util.files import check_regular
+from graphdrop.io.files import check_regular
 
 LARGEST: Final = 2**16
 """Bytes of a file of settings; a file with all of them and their meanings has a tenth of it."""

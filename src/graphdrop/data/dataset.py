@@ -32,8 +32,8 @@ from graphdrop.data.validate import (
     validate_data,
     validate_targets,
 )
-from graphdrop.util.files import check_regular, expanded
-from graphdrop.util.memory import check_bytes, most_bytes
+from graphdrop.io.files import check_regular, expanded
+from graphdrop.io.memory import check_bytes, most_bytes
 
 if TYPE_CHECKING:
     from graphdrop.data.tables.schema import Schema

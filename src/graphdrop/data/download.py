@@ -17,8 +17,8 @@ from typing import IO, Final
 
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 
-from graphdrop.util.files import check_regular
-from graphdrop.util.visible import Console
+from graphdrop.io.files import check_regular
+from graphdrop.io.visible import Console
 
 CONNECT_SECONDS: Final = 10.0
 PIP_SECONDS: Final = 900.0

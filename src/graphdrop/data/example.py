@@ -11,7 +11,7 @@ import io
 from pathlib import Path
 from random import Random
 
-from graphdrop.util.files import check_regular
+from graphdrop.io.files import check_regular
 
 FIELDS = ("biology", "chemistry", "physics")
 VENUES = {

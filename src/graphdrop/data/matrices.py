@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from graphdrop.util.memory import check_bytes, in_words
+from graphdrop.io.memory import check_bytes, in_words
 
 DENSE_LIMIT: Final = 2**30
 """Bytes up to which features are handed out dense, as every PyG model takes them: 1 GiB.

@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 
 from graphdrop.data.matrices import check_columns, checked_csr, feature_tensor
 from graphdrop.data.npz_archive import Archive, Use
-from graphdrop.util.memory import most_bytes
+from graphdrop.io.memory import most_bytes
 
 _MASKS: Final = ("train_masks", "val_masks", "test_masks")
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from graphdrop.util.memory import check_bytes
+from graphdrop.io.memory import check_bytes
 
 _KINDS: Final = {"biuf": "numbers", "iu": "integers", "b": "booleans"}
 

@@ -23,7 +23,7 @@ from graphdrop.data.download import (
     progress,
     read_verified,
 )
-from graphdrop.util.files import expanded
+from graphdrop.io.files import expanded
 
 DATA_VARIABLE: Final = "GRAPHDROP_DATA"
 SYNTHETIC: Final = "synthetic"

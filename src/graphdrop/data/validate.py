@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.data.matrices import check_columns
-from graphdrop.util.memory import check_bytes, most_bytes
+from graphdrop.io.memory import check_bytes, most_bytes
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 _AT_ONCE: Final = 2**22

@@ -19,7 +19,7 @@ from typing import Any
 
 from graphdrop.executors.groups import GroupedExecutor, Resources, Task, Work
 from graphdrop.executors.jobs import Event
-from graphdrop.util.files import check_regular
+from graphdrop.io.files import check_regular
 
 AT_ONCE = 32
 """SLURM jobs at once, unless another number is given."""

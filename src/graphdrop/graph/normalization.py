@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph.sorting import rows_of
-from graphdrop.util.devices import has_float64
+from graphdrop.io.devices import has_float64
 
 
 class Normalization(StrEnum):

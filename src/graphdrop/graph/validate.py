@@ -5,7 +5,7 @@ import operator
 import torch
 from torch import Tensor
 
-from graphdrop.draws import SOURCE_ONLY
+from graphdrop.graph.masks import SOURCE_ONLY
 
 MAX_NODES = SOURCE_ONLY - 1  # the two highest 32-bit ids stand for draws without an edge
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from graphdrop.draws import TEMPERATURE
+from graphdrop.graph.masks import TEMPERATURE
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.samplers import KEEP_ALL, Draw
+from graphdrop.sampling.samplers import KEEP_ALL, Draw
 
 PREDICTION_STEP = 1 << 62
 """The step number of prediction draws, beyond all steps of training."""

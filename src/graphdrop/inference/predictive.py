@@ -33,10 +33,10 @@ from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
+from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import sampled
-from graphdrop.util.devices import has_float64
 
 Item = TypeVar("Item")
 Decoder = Callable[[Tensor], Tensor]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.rates import BetaBernoulliRate
+from graphdrop.sampling.rates import BetaBernoulliRate
 
 FAR = 0.25
 """A relative difference of a mean above this is reported as a shift."""

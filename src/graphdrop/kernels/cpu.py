@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask, reads_all_bits
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Kind, Mask, reads_all_bits
 from graphdrop.kernels import loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Options, Pass, array, options_of

@@ -16,7 +16,7 @@ from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphdrop.draws import DRAW_BITS
+from graphdrop.graph.masks import DRAW_BITS
 from graphdrop.kernels.lanes import counters, lane_words
 from graphdrop.kernels.loops import compiled, edge_bits
 from graphdrop.kernels.tiles import I16, I32, I64, LANES, call, constants, splat

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop import draws
+from graphdrop.graph import masks as draws
 from graphdrop.graph import sorting
 from graphdrop.kernels.loops import SOURCE, compiled, edge_bits
 from graphdrop.kernels.passes import array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from graphdrop.draws import DRAW_BITS, LANE_MULTIPLIERS
+from graphdrop.graph.masks import DRAW_BITS, LANE_MULTIPLIERS
 from graphdrop.kernels.tiles import I32, I64, constants, splat, take
 
 

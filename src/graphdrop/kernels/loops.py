@@ -22,12 +22,12 @@ import numpy as np
 import platformdirs
 from numba import njit, prange
 
-from graphdrop import draws
+from graphdrop.graph import masks as draws
+from graphdrop.io.private_folder import private_folder
 from graphdrop.kernels import channels, lanes, multipliers, tiles
 from graphdrop.kernels.channels import Constant
 from graphdrop.kernels.multipliers import accumulate, accumulate_slope, is_per_edge
 from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
-from graphdrop.util.private_folder import private_folder
 
 RUN = 512
 AHEAD = 16  # edges between asking for a row and using it

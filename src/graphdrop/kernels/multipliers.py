@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from graphdrop.draws import DRAW_BITS, TABLE_BITS
+from graphdrop.graph.masks import DRAW_BITS, TABLE_BITS
 from graphdrop.kernels.channels import (
     EVEN_BLOCKS,
     MAX_BLOCKS,

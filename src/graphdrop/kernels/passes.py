@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind, Mask, Sharing
 from graphdrop.kernels import channels, loops, tiles
 from graphdrop.kernels.threads import waiting
 

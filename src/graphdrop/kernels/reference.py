@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind, Mask, Sharing
 
 MESSAGE_BYTES = 1 << 28
 """How many bytes of messages, masks and their bits may exist at once."""

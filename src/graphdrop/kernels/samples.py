@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels import cpu, gpu
 from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
 from graphdrop.kernels.loops import sum_rows_of_samples

@@ -16,8 +16,8 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels import cpu, gpu
 from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
 from graphdrop.kernels.buffers import empty

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop import draws
-from graphdrop.draws import LARGEST, Kind, Mask, Sharing
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import LARGEST, Kind, Mask, Sharing
+from graphdrop.io.devices import wide
 from graphdrop.kernels import draw_counts, gpu, loops, passes
 from graphdrop.kernels.aggregate import Backend
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
-from graphdrop.util.devices import wide
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Mask
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Mask
+from graphdrop.io.ordered import ordered_sum
 from graphdrop.kernels import cpu, loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Pass, array, options_of
 from graphdrop.kernels.tiles import LANES
-from graphdrop.util.ordered import ordered_sum
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

@@ -15,8 +15,8 @@ from scipy import sparse
 from torch import Tensor
 from torchmetrics import Metric
 
+from graphdrop.io.devices import wide
 from graphdrop.metrics.spectrum import adjacency, spectral_radius
-from graphdrop.util.devices import wide
 
 _COLUMNS_AT_A_TIME = 64
 _NUMBERS_AT_A_TIME = 2**21

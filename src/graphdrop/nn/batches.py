@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphdrop.loader.batch import BatchGraph
+from graphdrop.loading.batch import BatchGraph
 
 
 def batch_graph(data: Any) -> BatchGraph | None:
@@ -22,8 +22,8 @@ def needed_batch_graph(batch: Any) -> BatchGraph:
     if not isinstance(graph, BatchGraph):
         raise ValueError(
             "batch has no graph; it takes one that knows the degrees and ids of the whole graph. "
-            "Use graphdrop.loader.NeighborLoader, or for a batch of PyG's loader "
-            "graphdrop.loader.with_graph(batch, WholeGraph.from_data(data))."
+            "Use graphdrop.loading.NeighborLoader, or for a batch of PyG's loader "
+            "graphdrop.loading.with_graph(batch, WholeGraph.from_data(data))."
         )
     return graph
 

@@ -8,15 +8,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import Sharing
-from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import Sharing
 from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.plan import LayerPass, Order, SharedProduct, convolve, layer_passes
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import DropOut, Sampler
+from graphdrop.sampling.estimators import Concrete, Estimator
+from graphdrop.sampling.samplers import DropOut, Sampler
 
 
 class Init(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphdrop import estimators, rates, samplers
+from graphdrop.sampling import estimators, rates, samplers
 
 _KNOWN: dict[str, type[nn.Module]] = {
     name: getattr(package, name)

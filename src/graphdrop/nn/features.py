@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphdrop.draws import Mask, as_read, multipliers
 from graphdrop.graph import CSR, Graph
 from graphdrop.graph.csr import row_entries
+from graphdrop.graph.masks import Mask, as_read, multipliers
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.entries import entry_draws
 

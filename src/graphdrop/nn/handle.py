@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphdrop.estimators import Estimator
 from graphdrop.nn.batches import batch_graph, needed_batch_graph
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.nn.state import buffers_kept, call, predicting, seeded
-from graphdrop.samplers import Draw
+from graphdrop.sampling.estimators import Estimator
+from graphdrop.sampling.samplers import Draw
 
 NAME = "graphdrop"
 """The attribute of an attached layer that has its sampler, also in state dicts."""

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 
 from graphdrop.config import Method, ModelSettings
-from graphdrop.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
+from graphdrop.io.memory import check_bytes
 from graphdrop.nn.models import GCN
 from graphdrop.nn.propagation import MixedOrderPropagation
-from graphdrop.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
-from graphdrop.samplers import (
+from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
+from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.sampling.samplers import (
     EDGE_FEATURES,
     DropEdge,
     DropNode,
@@ -26,7 +27,6 @@ from graphdrop.samplers import (
     GraphDropConnect,
     Sampler,
 )
-from graphdrop.util.memory import check_bytes
 
 
 def _fixed(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001

@@ -10,9 +10,8 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
-from graphdrop.loader.batch import BatchGraph
+from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.batches import batch_graph, check_batch, needed_batch_graph
 from graphdrop.nn.conv import Init, SampledGCNConv
 from graphdrop.nn.defaults import PredictionDefaults
@@ -25,7 +24,8 @@ from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
 from graphdrop.nn.skip_connections import Jump, Residual, SkipConnections
 from graphdrop.nn.state import buffers_kept
-from graphdrop.samplers import Draw, DropOut, Sampler
+from graphdrop.sampling.estimators import Concrete, Estimator
+from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
 TOGETHER_BYTES = 6 << 20
 """Samples are computed together while the outputs of a layer fit this many bytes of cache."""
@@ -393,7 +393,7 @@ class GCN(KeepsStream, SampledModel):
         if x is None:
             raise ValueError(
                 "the rates are computed from the features of both ends of an edge, and the batch "
-                "knows those of its own nodes alone: use graphdrop.loader.NeighborLoader, or "
+                "knows those of its own nodes alone: use graphdrop.loading.NeighborLoader, or "
                 "WholeGraph.from_data(data)"
             )
         edges = self._inputs.edges(graph, x)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from graphdrop.draws import Kind, Mask, Sharing, block_of_feature, first_uniforms
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, block_of_feature, first_uniforms
+from graphdrop.io.devices import moved
 from graphdrop.kernels import aggregate, aggregate_samples
 from graphdrop.nn.features import SparseFeatures, drop_dense
-from graphdrop.samplers import Draw, Sampler
-from graphdrop.util.devices import moved
+from graphdrop.sampling.samplers import Draw, Sampler
 
 if TYPE_CHECKING:
     from graphdrop.nn.conv import SampledGCNConv

@@ -8,15 +8,15 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask, Sharing, rescale_factor
-from graphdrop.estimators import Concrete, Estimator
 from graphdrop.graph import Graph, Normalization
+from graphdrop.graph.masks import Kind, Mask, Sharing, rescale_factor
 from graphdrop.kernels import aggregate
 from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Draw, Sampler
+from graphdrop.sampling.estimators import Concrete, Estimator
+from graphdrop.sampling.samplers import Draw, Sampler
 
 HOP_SHIFT = 32
 """Every hop of a pass has its own random stream."""

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphdrop.estimators import Estimator
+from graphdrop.io.ordered import ordered_sum
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Draw, UsedMask
-from graphdrop.util.ordered import ordered_sum
+from graphdrop.sampling.estimators import Estimator
+from graphdrop.sampling.samplers import Draw, UsedMask
 
 
 class Estimate(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from graphdrop.estimators import Estimator
-from graphdrop.loader.batch import BatchGraph
+from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.samplers import Draw, DropOut, Sampler
+from graphdrop.sampling.estimators import Estimator
+from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
 
 class KeepsStream(nn.Module):

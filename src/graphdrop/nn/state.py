@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from graphdrop.draws import MASK32
-from graphdrop.samplers import Draw
+from graphdrop.graph.masks import MASK32
+from graphdrop.sampling.samplers import Draw
 
 OWN_STREAM = 1 << 62
 """The layer number of the seed of a model's own random layers."""

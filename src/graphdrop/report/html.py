@@ -25,6 +25,7 @@ from torch_geometric.data import Data
 from graphdrop.config import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
+from graphdrop.io.files import replace_file
 from graphdrop.report.answered import (
     class_figures,
     confusion,
@@ -40,7 +41,6 @@ from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
 from graphdrop.report.numbers import NumbersEvidence, page_of_numbers
 from graphdrop.train.evaluation import METRICS
-from graphdrop.util.files import replace_file
 
 SCRIPTS = (
     "data.js",

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.config import TrainSettings
-from graphdrop.loader import NeighborLoader, WholeGraph
-from graphdrop.loader.sampling import random_order
-from graphdrop.loader.transfer import transferred
+from graphdrop.loading import NeighborLoader, WholeGraph
+from graphdrop.loading.sampling import random_order
+from graphdrop.loading.transfer import transferred
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.held_features import held_features
 from graphdrop.nn.models import GCN

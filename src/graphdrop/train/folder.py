@@ -10,8 +10,8 @@ from typing import Any
 
 from graphdrop import config as settings
 from graphdrop.config import Config
-from graphdrop.util.files import replace_file
-from graphdrop.util.locks import contents
+from graphdrop.io.files import replace_file
+from graphdrop.io.locks import contents
 
 CONFIG, RESULT = "config.toml", "result.json"
 

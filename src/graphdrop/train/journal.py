@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from graphdrop.io.files import replace_file
 from graphdrop.train.records import metrics_lines
-from graphdrop.util.files import replace_file
 
 METRICS = "metrics.jsonl"
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphdrop.io.memory import free_bytes, in_words
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
 from graphdrop.nn.layerwise import states
-from graphdrop.util.memory import free_bytes, in_words
 
 if TYPE_CHECKING:
     from graphdrop.train.trainer import Trainer

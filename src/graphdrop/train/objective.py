@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.config import ObjectiveSettings
+from graphdrop.io.ordered import ordered_sum
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.samplers import UsedMask
-from graphdrop.util.ordered import ordered_sum
+from graphdrop.sampling.samplers import UsedMask
 
 TERMS = ("nll", "kl", "l2", "agree")
 """The names of the terms in the metrics; the loss is their sum. The last one is optional."""

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
+from graphdrop.io.duration import duration
+from graphdrop.io.visible import Console
 from graphdrop.train.notebook import NotebookBar
 from graphdrop.train.selection import Selection
-from graphdrop.util.duration import duration
-from graphdrop.util.visible import Console
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""

@@ -18,7 +18,7 @@ from torch import distributed, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from graphdrop.util.torchrun import restarts, world_size
+from graphdrop.io.torchrun import restarts, world_size
 
 T = TypeVar("T")
 

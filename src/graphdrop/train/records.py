@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from graphdrop.io.files import check_regular
 from graphdrop.train.tensor_file import DamagedError
-from graphdrop.util.files import check_regular
 
 Count = Annotated[int, Field(ge=0)]
 Model = TypeVar("Model", bound=BaseModel)

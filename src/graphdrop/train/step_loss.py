@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphdrop.config import ObjectiveSettings
 from graphdrop.nn.sampled import Estimate
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 from graphdrop.train.batches import MiniBatches, Step
 from graphdrop.train.consistency_loss import consistency_loss
 

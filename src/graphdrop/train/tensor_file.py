@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from graphdrop.util.files import check_regular, replace_file, sync_folder
+from graphdrop.io.files import check_regular, replace_file, sync_folder
 
 __all__ = ["FORMAT", "DamagedError", "read", "replace_file", "sync_folder", "write"]
 

@@ -29,12 +29,14 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.data.names import Names
-from graphdrop.estimators import Estimator
 from graphdrop.inference import Calibrator, Predictive
 from graphdrop.inference.shift import digests
+from graphdrop.io.devices import find_device, has_float64
+from graphdrop.io.locks import folder_lock
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.sampling.estimators import Estimator
 from graphdrop.train import (
     auto,
     baselines,
@@ -63,8 +65,6 @@ from graphdrop.train.selection import Selection, tempered_nll
 from graphdrop.train.step_loss import mini_batches, step_loss
 from graphdrop.train.tasks import Task, task_for, weighted
 from graphdrop.train.weight_ema import WeightEMA, check_ema_buffers
-from graphdrop.util.devices import find_device, has_float64
-from graphdrop.util.locks import folder_lock
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

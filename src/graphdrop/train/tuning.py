@@ -17,13 +17,13 @@ from graphdrop.config import Config
 from graphdrop.config.recipes import merged
 from graphdrop.data import Dataset
 from graphdrop.executors import Executor, Job
+from graphdrop.io.files import check_regular, replace_file
 from graphdrop.train import auto
 from graphdrop.train.many import elsewhere, same_dataset
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.result import DivergedError
 from graphdrop.train.trainer import Trainer
-from graphdrop.util.files import check_regular, replace_file
 
 FACTORS: Mapping[str, tuple[float, ...]] = {
     "train.learning_rate": (0.3, 1.0, 3.0),

@@ -18,8 +18,8 @@ from graphdrop.data.tables.kinds import kind_of
 from graphdrop.data.tables.loading import read_table
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.tables.table import Column
+from graphdrop.io.memory import most_bytes
 from graphdrop.train.provenance import fingerprint
-from graphdrop.util.memory import most_bytes
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "data"
@@ -485,7 +485,7 @@ def test_weights_of_repeated_edges_are_averaged(tmp_path):
 def test_a_parquet_file_that_unpacks_to_many_times_its_size_is_refused(tmp_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
     arrow = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("graphdrop.util.memory.ALWAYS", 2**20)
+    monkeypatch.setattr("graphdrop.io.memory.ALWAYS", 2**20)
     monkeypatch.delenv("GRAPHDROP_MAX_BYTES", raising=False)
     monkeypatch.setattr(parquet.ParquetFile, "read", lambda _: pytest.fail("it was unpacked"))
     table = arrow.table({"id": arrow.array(np.zeros(2_000_000))})

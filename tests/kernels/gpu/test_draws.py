@@ -1,4 +1,4 @@
-"""The hash and the rules in Triton give the bits of `graphdrop.draws`, interpreted on the CPU."""
+"""The hash and the rules in Triton give the same bits as the CPU does, interpreted on the CPU."""
 
 # ruff: noqa: E402 - Triton is looked for first
 
@@ -14,9 +14,9 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop import draws
-from graphdrop.draws import Kind, Mask, Sharing, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels.gpu.draws import block_numbers, draw_values, edge_bits, relaxed
 from graphdrop.kernels.reference import draw_values as drawn
 

@@ -12,8 +12,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 pytest.importorskip("triton")
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.draws import Kind, Mask, stream_key
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu.structure import structure_of
 

@@ -21,8 +21,8 @@ from contracts.masked_sums import (
     passes,
     power_law_edges,
 )
-from graphdrop.draws import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.kernels import aggregate, gpu, materialize
 from graphdrop.kernels.gpu import segments
 from graphdrop.kernels.gpu.unmasked import unmasked_sum

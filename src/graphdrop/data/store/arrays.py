@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.util.files import check_regular
-from graphdrop.util.memory import check_bytes
+from graphdrop.io.files import check_regular
+from graphdrop.io.memory import check_bytes
 
 OGB_EDGES = "raw/edge.csv.gz"
 _PARTS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}

@@ -12,8 +12,8 @@ from graphdrop.data.store.arrays import graph_of, is_ogb, read_array, read_ogb
 from graphdrop.data.store.layout import MASKS
 from graphdrop.data.store.store import is_store
 from graphdrop.data.store.writing import write_store
-from graphdrop.util.files import expanded
-from graphdrop.util.memory import most_bytes
+from graphdrop.io.files import expanded
+from graphdrop.io.memory import most_bytes
 
 if TYPE_CHECKING:
     from graphdrop.data.dataset import Dataset

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from graphdrop.util.files import check_regular
+from graphdrop.io.files import check_regular
 
 FORMAT: Final = "graphdrop-store"
 VERSION: Final = 2

@@ -18,8 +18,8 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout, GraphStore
 from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, Manifest, mapped
 from graphdrop.graph import Graph, Normalization, stored
-from graphdrop.util.files import expanded
-from graphdrop.util.memory import free_bytes
+from graphdrop.io.files import expanded
+from graphdrop.io.memory import free_bytes
 
 SHARE = 4
 """Arrays up to this part of the free memory are mapped copy-on-write; the system refuses more."""

@@ -20,8 +20,8 @@ from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, About, Manifest, samples_sha256
 from graphdrop.graph import Graph, Normalization
-from graphdrop.util.files import expanded, replace_file, sync_folder
-from graphdrop.util.locks import LOCK, folder_lock
+from graphdrop.io.files import expanded, replace_file, sync_folder
+from graphdrop.io.locks import LOCK, folder_lock
 
 AT_ONCE = 1 << 26
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from graphdrop.data.tables.table import Column, Table, distinct
-from graphdrop.util.memory import check_bytes
+from graphdrop.io.memory import check_bytes
 
 DELIMITERS = (",", ";", "\t")
 BYTES_PER_BYTE = 20

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.table import Column, Table, distinct
-from graphdrop.util.memory import most_bytes
+from graphdrop.io.memory import most_bytes
 
 if TYPE_CHECKING:
     import networkx

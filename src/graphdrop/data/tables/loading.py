@@ -12,8 +12,8 @@ from graphdrop.data.tables.csv_file import read_csv
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.parquet_file import read_parquet
 from graphdrop.data.tables.table import Table, listed
-from graphdrop.util.files import check_regular, expanded
-from graphdrop.util.memory import most_bytes
+from graphdrop.io.files import check_regular, expanded
+from graphdrop.io.memory import most_bytes
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphdrop.data.tables.table import Column, Table
-from graphdrop.util.memory import check_bytes
+from graphdrop.io.memory import check_bytes
 
 BYTES_PER_CELL = 64
 """Memory of a cell of text, at least."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphdrop.data.features import column_moments
 from graphdrop.data.tables.kinds import Chosen, numbers_of
 from graphdrop.data.tables.table import Table, listed
-from graphdrop.util.memory import check_bytes
+from graphdrop.io.memory import check_bytes
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Kind, Mask, Sharing
 from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing
 from graphdrop.kernels.gpu.op import masked_sum
 from graphdrop.kernels.gpu.structure import structure_of
 from graphdrop.kernels.gpu.unmasked import unmasked_sum

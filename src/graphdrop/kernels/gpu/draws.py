@@ -1,4 +1,4 @@
-"""The draws of ``graphdrop.draws`` in Triton: the same bits, computed in registers.
+"""The draws of ``graphdrop.graph.masks`` in Triton: the same bits, computed in registers.
 
 Integers are 64-bit for an edge's hash and 32-bit for the lanes that it is expanded into, as in
 ``draws.generator``; the rule from a draw to a multiplier is that of ``draws.rule``.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from graphdrop import draws
+from graphdrop.graph import masks as draws
 
 NONE, HARD, CONCRETE, MEAN, TABLE = (tl.constexpr(number) for number in range(5))
 """The rules; the first four are in the order of ``draws.Kind``."""

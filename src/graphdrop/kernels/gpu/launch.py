@@ -14,8 +14,8 @@ import torch
 import triton
 from torch import Tensor
 
-from graphdrop import draws
-from graphdrop.draws import Kind
+from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import Kind
 from graphdrop.kernels.gpu import counts, rows
 from graphdrop.kernels.gpu.draws import BLOCKS, FEATURES, SHARED, TABLE
 from graphdrop.kernels.gpu.rows import NO_SLOPES, SLOPE_PER_EDGE, SLOPE_PER_MASK

@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.estimators import Concrete, Estimator
 from graphdrop.nn.attach import optimizers
 from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
 from graphdrop.nn.description import described
 from graphdrop.nn.handle import Handle
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Sampler
+from graphdrop.sampling.estimators import Concrete, Estimator
+from graphdrop.sampling.samplers import Sampler
 
 
 def attach(

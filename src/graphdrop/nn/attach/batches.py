@@ -16,8 +16,8 @@ from torch_geometric.nn import conv
 from torch_geometric.utils import add_remaining_self_loops
 
 from graphdrop.graph import Graph, sorting
-from graphdrop.loader.batch import BatchGraph
-from graphdrop.util.devices import moved
+from graphdrop.io.devices import moved
+from graphdrop.loading.batch import BatchGraph
 
 NORMALIZING = (conv.GCNConv.forward, conv.GCN2Conv.forward, conv.APPNP.forward)
 """Layers that weigh edges by PyG's `gcn_norm`."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from graphdrop.graph import Graph, Normalization
-from graphdrop.loader.batch import BatchGraph
+from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.attach.batches import batch_edges, with_global_ids, without_repetitions
 
 CAPACITY = 16

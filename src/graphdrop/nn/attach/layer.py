@@ -22,7 +22,7 @@ from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
 from graphdrop.nn.attach.masking import Masking, weighted_features
 from graphdrop.nn.handle import NAME
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.samplers import Draw, Sampler
+from graphdrop.sampling.samplers import Draw, Sampler
 
 METHODS = ("forward", "propagate", "message")
 CALL_SHIFT = 32

@@ -13,14 +13,14 @@ from torch_geometric.nn import conv
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.draws import Mask
 from graphdrop.graph import Graph
+from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
 from graphdrop.nn.attach.edges import Edges, Ends
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.lazy import LazyMatrix, Multiplied
 from graphdrop.nn.plan import MAX_SPARSE_BLOCKS, sum_of_products
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 
 WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
     conv.GCNConv.message: "edge_weight",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph.validate import check_rows
+from graphdrop.io.read_ahead import advise
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.handle import Handle
@@ -27,8 +28,7 @@ from graphdrop.nn.layerwise.gcn import LayerwiseGCN
 from graphdrop.nn.layerwise.states import States
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import SampledModel
-from graphdrop.samplers import Draw
-from graphdrop.util.read_ahead import advise
+from graphdrop.sampling.samplers import Draw
 
 __all__ = ["Layerwise", "layerwise_samples"]
 

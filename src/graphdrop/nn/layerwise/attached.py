@@ -19,7 +19,7 @@ from graphdrop.nn.layerwise.neighborhoods import Local, Neighborhoods
 from graphdrop.nn.layerwise.stages import INPUT, NORMALIZED, Stage, last_reads, stages_of
 from graphdrop.nn.layerwise.states import States
 from graphdrop.nn.state import predicting
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 
 TOGETHER = 16
 """The largest number of samples that share the neighborhoods of a chunk."""

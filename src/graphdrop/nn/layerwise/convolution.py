@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.draws import Mask, block_of_feature
 from graphdrop.graph import Graph, row_window
+from graphdrop.graph.masks import Mask, block_of_feature
 from graphdrop.kernels import aggregate_stacked
 from graphdrop.nn import plan
 from graphdrop.nn.conv import SampledGCNConv

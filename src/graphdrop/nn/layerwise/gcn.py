@@ -20,7 +20,7 @@ from graphdrop.nn.models import DRAWN_TOGETHER, GCN, _check_rates
 from graphdrop.nn.norms import normalize
 from graphdrop.nn.plan import LayerPass, layer_passes, takes_sparse
 from graphdrop.nn.skip_connections import INITIAL
-from graphdrop.samplers import Draw
+from graphdrop.sampling.samplers import Draw
 
 
 class LayerwiseGCN:

@@ -1,0 +1,141 @@
+"""Every lane, every draw and every bit is uniform, and so are the numbers beside the masks."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from contracts.chance_tests import (
+    PairCounts,
+    WordCounts,
+    assert_condemned,
+    assert_plausible,
+    chi_square,
+    fair,
+    repeats,
+)
+from contracts.mask_relations import GENERATOR, Construction, edges
+from graphdrop.graph.masks import (
+    MASK64,
+    MIX_MULTIPLIER,
+    SOURCE_ONLY,
+    draw_bits,
+    edge_hash,
+    stream_key,
+    uniforms,
+)
+
+LANES = 64
+
+
+def every_lane(construction: Construction, size: int) -> dict[str, float]:
+    """All lanes together on 65536 cells, and each of them on 256 cells and bit by bit."""
+    total = WordCounts()
+    leading = np.zeros((LANES, 2, 256), dtype=np.int64)
+    ones = np.zeros((LANES, 32), dtype=np.int64)
+    count = 1 << 13
+    for chunk in range(size // count):
+        bits = construction.edge_hash(stream_key(21, step=chunk), *edges(chunk, count))
+        words = construction.lanes(bits, *range(LANES))
+        total.add(words.ravel())
+        for index, lane in enumerate(np.ascontiguousarray(words.T)):
+            for half, byte in enumerate((lane >> 8 & 0xFF, lane >> 24)):
+                leading[index, half] += np.bincount(byte, minlength=256)
+            bits_of_lane = np.unpackbits(lane.view(np.uint8).reshape(-1, 4), axis=1)
+            ones[index] += bits_of_lane.sum(axis=0, dtype=np.int64)
+    result = total.p_values()
+    for index in range(LANES):
+        result[f"low draw of lane {index}"] = chi_square(leading[index, 0])
+        result[f"high draw of lane {index}"] = chi_square(leading[index, 1])
+    return result | {"bits of all lanes": fair(ones, size // count * count)}
+
+
+def test_lanes_draws_and_bits_are_uniform() -> None:
+    assert_plausible(every_lane(GENERATOR, 1 << 17))
+
+
+@pytest.mark.slow
+def test_a_billion_draws_are_uniform() -> None:
+    assert_plausible(every_lane(GENERATOR, 1 << 23))
+
+
+def test_the_draws_of_one_feature_over_all_edges_and_steps_are_uniform() -> None:
+    features = torch.tensor([0, 15, 16, 31, 32, 127])
+    for step in range(2):
+        bits = edge_hash(stream_key(22, step), *edges(step, 1 << 19))
+        values = draw_bits(bits[:, None], features).numpy()
+        assert_plausible(
+            {
+                f"feature {feature}": chi_square(
+                    np.bincount(values[:, column] >> 4, minlength=4096)
+                )
+                for column, feature in enumerate(features.tolist())
+            }
+        )
+
+
+def _without_multiplying(edge_bits: Tensor, index: Tensor) -> Tensor:
+    return (edge_bits + index * (edge_bits >> 32)) & 0xFFFF_FFFC
+
+
+def test_two_bits_that_never_change_are_condemned() -> None:
+    assert_condemned(every_lane(Construction(lane=_without_multiplying), 1 << 14))
+
+
+def test_numbers_beside_the_masks_are_uniform() -> None:
+    drawn = np.concatenate([uniforms(stream_key(23, step), 200_000).numpy() for step in range(5)])
+    assert drawn.dtype == np.float64
+    assert repeats(drawn) == 0
+    assert_plausible({"Kolmogorov-Smirnov": float(stats.kstest(drawn, "uniform").pvalue)})
+
+
+def test_the_first_numbers_of_many_steps_are_uniform() -> None:
+    drawn = torch.stack([uniforms(stream_key(24, step, step % 4), 2) for step in range(10_000)])
+    cells = (drawn * 32).long() @ torch.tensor([32, 1])
+    assert_plausible(
+        {
+            "Kolmogorov-Smirnov": float(stats.kstest(drawn.ravel().numpy(), "uniform").pvalue),
+            "cells": chi_square(np.bincount(cells.numpy(), minlength=1024)),
+        }
+    )
+
+
+def test_the_first_number_is_the_same_whether_more_are_asked_for_or_not() -> None:
+    for step in range(500):
+        key = stream_key(26, step)
+        assert torch.equal(uniforms(key, 1), uniforms(key, 3)[:1])
+
+
+@pytest.mark.parametrize("word", [0, MASK64])
+@pytest.mark.parametrize("count", [1, 2])
+def test_not_even_the_smallest_and_the_largest_hash_make_a_number_0_or_1(
+    word: int, count: int
+) -> None:
+    key = key_with_hash(word)
+    made_of = edge_hash(key, torch.tensor(SOURCE_ONLY - 1), torch.tensor(0))
+    assert int(made_of) & MASK64 == word
+    assert 0.0 < float(uniforms(key, count)[0]) < 1.0
+
+
+def key_with_hash(word: int) -> Tensor:
+    """A key under which the first number beside the masks is made of this word."""
+    inverse = pow(MIX_MULTIPLIER, -1, 1 << 64)
+    word ^= word >> 28 ^ word >> 56
+    for _ in range(2):
+        word = word * inverse & MASK64
+        word ^= word >> 32
+    word ^= (SOURCE_ONLY - 1) << 32
+    return torch.tensor([word - (1 << 64) if word >> 63 else word, 0])
+
+
+def test_numbers_beside_the_masks_are_independent_of_the_masks() -> None:
+    counts = PairCounts()
+    for step in range(10):
+        key, index = stream_key(25, step), torch.arange(1 << 17)
+        beside = (uniforms(key, len(index)) * 2.0**32).numpy().astype(np.uint32)
+        source_draws = edge_hash(key, torch.full_like(index, SOURCE_ONLY), index)
+        edge_draws = edge_hash(key, index % 97, index)
+        counts.add(beside, GENERATOR.lanes(source_draws, 0).ravel())
+        counts.add(beside[::-1], GENERATOR.lanes(edge_draws, 0).ravel())
+    assert_plausible(counts.p_values())

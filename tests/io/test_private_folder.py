@@ -1,0 +1,162 @@
+"""Compiled functions are kept where nobody else can put one."""
+
+import logging
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdrop.io.private_folder import private_folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    """The system's folder of temporary files is one of this test."""
+    caplog.set_level(logging.WARNING)
+    system = tmp_path / "tmp"
+    system.mkdir()
+    system.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(system))
+    private_folder.cache_clear()
+    yield
+    private_folder.cache_clear()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def by_user(tmp_path: Path) -> Path:
+    return tmp_path / "tmp" / f"some-{os.geteuid()}"
+
+
+def test_a_new_folder_is_closed_to_others(tmp_path: Path, caplog):
+    folder = private_folder(tmp_path / "a" / "b", "some")
+    assert folder == tmp_path / "a" / "b"
+    assert mode(folder) == 0o700
+    assert not caplog.records
+
+
+def test_an_old_folder_that_others_could_read_is_closed_and_keeps_its_files(tmp_path: Path, caplog):
+    wanted = tmp_path / "a"
+    wanted.mkdir()
+    wanted.chmod(0o755)
+    (wanted / "kernel").touch()
+    assert private_folder(wanted, "some") == wanted
+    assert mode(wanted) == 0o700
+    assert (wanted / "kernel").exists()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("bits", [0o777, 0o775, 0o702])
+def test_what_others_could_have_put_there_is_set_aside(tmp_path: Path, bits):
+    wanted = tmp_path / "a"
+    wanted.mkdir()
+    (wanted / "planted").touch()
+    wanted.chmod(bits)
+    assert private_folder(wanted, "some") == wanted
+    assert mode(wanted) == 0o700
+    assert list(wanted.iterdir()) == []
+    assert len(list(tmp_path.glob("a.untrusted-*/planted"))) == 1
+
+
+def test_the_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch, caplog):
+    wanted = tmp_path / "a"
+    wanted.mkdir(mode=0o755)
+    me = os.geteuid()
+    lstat = Path.lstat
+
+    def of_another(path: Path) -> os.stat_result:
+        values = list(lstat(path))
+        values[stat.ST_UID] = me + 1 if path == wanted else values[stat.ST_UID]
+        return os.stat_result(values)
+
+    monkeypatch.setattr(Path, "lstat", of_another)
+    assert private_folder(wanted, "some") == by_user(tmp_path)
+    assert mode(by_user(tmp_path)) == 0o700
+    (record,) = caplog.records
+    assert f"{wanted}: it belongs to another user" in record.getMessage()
+    assert "NUMBA_CACHE_DIR" in record.getMessage()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("which", ["folder", "parent"])
+def test_a_folder_given_away_is_not_used(tmp_path: Path, caplog, which):
+    wanted = tmp_path / "a" / "b"
+    wanted.mkdir(parents=True)
+    os.chown(wanted if which == "folder" else wanted.parent, 12345, 12345)
+    assert private_folder(wanted, "some") == by_user(tmp_path)
+    assert "belongs to another user" in caplog.text
+
+
+def test_a_folder_on_a_path_that_others_can_change_is_not_used(tmp_path: Path, caplog):
+    wanted = tmp_path / "a" / "b"
+    wanted.parent.mkdir()
+    wanted.parent.chmod(0o777)
+    assert private_folder(wanted, "some") == by_user(tmp_path)
+    assert f"other users can write to {wanted.parent}" in caplog.text
+
+
+def test_a_folder_within_one_that_is_everybodys_but_sticky_is_used(tmp_path: Path, caplog):
+    wanted = tmp_path / "tmp" / "b"
+    assert private_folder(wanted, "some") == wanted
+    assert not caplog.records
+
+
+def test_a_link_is_not_followed(tmp_path: Path, caplog):
+    (tmp_path / "elsewhere").mkdir()
+    wanted = tmp_path / "a"
+    wanted.symlink_to(tmp_path / "elsewhere")
+    assert private_folder(wanted, "some") == by_user(tmp_path)
+    assert "is a link" in caplog.text
+
+
+def test_a_folder_that_cannot_be_made_is_replaced_and_kept_from_process_to_process(
+    tmp_path, caplog
+):
+    (tmp_path / "file").touch()
+    chosen = private_folder(tmp_path / "file" / "b", "some")
+    assert chosen == by_user(tmp_path)
+    assert f"{tmp_path / 'file' / 'b'}: " in caplog.text
+    private_folder.cache_clear()
+    assert private_folder(tmp_path / "file" / "b", "some") == chosen
+
+
+def test_where_all_are_taken_there_is_a_new_one(tmp_path: Path):
+    (tmp_path / "file").touch()
+    by_user(tmp_path).symlink_to(tmp_path)
+    chosen = private_folder(tmp_path / "file" / "b", "some")
+    assert chosen.parent == tmp_path / "tmp"
+    assert chosen != by_user(tmp_path)
+    assert mode(chosen) == 0o700
+
+
+def test_both_compiled_rooms_keep_their_functions_in_such_a_folder(tmp_path: Path):
+    script = (
+        "from graphdrop.data import posterior; from graphdrop.kernels import loops\n"
+        "for f in (posterior._sweep, loops.sum_rows): print(f._cache._cache_path)"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    for path in done.stdout.splitlines():
+        assert path.startswith(str(tmp_path / "numba" / "kernels"))
+    assert len(done.stdout.splitlines()) == 2
+    assert mode(tmp_path / "numba" / "kernels") == 0o700
+
+
+def test_a_home_that_cannot_be_written_to_does_not_stop_anything(tmp_path: Path):
+    environment = os.environ | {"HOME": "/proc/none", "TMPDIR": str(tmp_path / "tmp")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    environment.pop("XDG_CACHE_HOME", None)
+    command = [sys.executable, "-c", "import graphdrop.kernels.loops as l; l.cache_directory()"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert str(tmp_path / "tmp" / "graphdrop-kernels-") in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -6,7 +6,6 @@ from graphdrop.sampling.samplers.edge_features import EDGE_FEATURES, describe_ed
 from graphdrop.sampling.samplers.random_walk import RandomWalk
 from graphdrop.sampling.samplers.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
 
-
 __all__ = [
     "EDGE_FEATURES",
     "KEEP_ALL",

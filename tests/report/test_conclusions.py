@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from contracts.small_runs import CLASSES, NODES, train, write_graph
+from graphdrop.inference.trust import RareLimit
 from graphdrop.report.answered import class_figures, refusal, set_figures
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.runs import gather
@@ -91,6 +92,9 @@ def test_refusal_is_counted_on_the_test_nodes(made):
     everything = run.trust._replace(trusted=torch.ones(NODES, dtype=torch.bool))
     text = said(replace(run, trust=everything), data, "selective")
     assert f"it answers all of the {int(test.sum())} test nodes" in text
+    limited = run.trust._replace(rare=(RareLimit(1, 0.125, "coverage"),))
+    text = said(replace(run, trust=limited), data, "selective")
+    assert "the rare class 1 is 0.125 or more" in text  # why fewer are answered than are kept
 
 
 def test_sets_are_counted_and_judged(made):

@@ -46,6 +46,9 @@ def test_numbers_in_thousands_are_learned_well_below_their_spread():
     assert 0.75 <= result.test.coverage <= 1.0
     assert result.test.width < 4 * spread
     assert result.test.r2 > 0.7
+    for calibrator in ("model", None):  # two numbers a node are no probabilities of two classes
+        with pytest.raises(ValueError, match="give output='gaussian'"):
+            predict(run.model, in_thousands(), calibrator=calibrator)
 
 
 def test_answers_follow_the_unit_of_the_targets():

@@ -177,6 +177,10 @@ def predict(
         raise ValueError(f"output is {output!r}; it takes one of {known}")
     engine = sampled(model)
     settings = settled(engine, samples, seed, masks, temperature)
+    if settings.target_moments is not None and output != "gaussian":
+        raise ValueError(
+            f"output is {output!r}, and the model was trained on numbers: give output='gaussian'"
+        )
     check_edges_of_rates(model, settings, data)
     batches = _batches(data, rows)
     walk = _layerwise(layerwise, batch_size, folder, data)

@@ -114,8 +114,8 @@ class LookFirst(NamedTuple):
 def look_first(run: RunEvidence, data: Data) -> list[LookFirst]:
     """Nodes worth a look: trusted answers that are wrong, likely rare ones, and uncertain ones.
 
-    Where some nodes have no label, the rare and the uncertain ones are chosen among them, since
-    their answers are the ones that are needed; otherwise among the nodes outside of training.
+    Nodes that are likely of a rare class are chosen among those without a label; uncertain ones too
+    where there are any, since their answers are needed, and otherwise outside of training.
     """
     names, labels = Names.of(data), data.y
     probabilities = run.prediction.probabilities

@@ -221,6 +221,11 @@ def _refusal(name: str, run: RunEvidence, data: Data) -> str:
         f"{name} refuses where the {SCORES.get(trust.by, trust.by)} is above "
         f"{trust.threshold:.3g}, which keeps {100 * trust.coverage:.0f} % of the {nodes}"
     )
+    for limit in trust.rare:
+        says += (
+            ", and answers of another class where the probability of the rare class "
+            f"{Names.of(data).label(limit.label)} is {limit.probability:.3g} or more"
+        )
     if not rule.answered or not rule.refused:
         done = "all" if rule.answered else "none"
         return f"{says}: it answers {done} of the {count:,} test nodes."

@@ -176,6 +176,23 @@ def test_files_folders_pandas_and_parquet_give_one_graph(tmp_path):
         assert data.names == wanted.names
 
 
+def test_pandas_tables_as_read_from_files_need_no_name_of_their_ids():
+    """The index of `read_csv` counts rows, and the edges name a column of another name."""
+    rows = range(20)
+    nodes = pandas.DataFrame({"account": [f"a{i}" for i in rows], "size": [i % 7 for i in rows]})
+    nodes["label"] = ["x", "y"] * 10
+    edges = pandas.DataFrame({"source": ["a1", "a2"], "target": ["a3", "a9"]})
+    dataset = from_pandas(nodes, edges)
+    assert dataset.data.names.ids == tuple(sorted(nodes["account"]))
+    assert dataset.data.x.shape == (20, 1)
+    others = apply_schema(dataset.schema, nodes[:10], edges)
+    assert others.names.ids == tuple(sorted(nodes["account"][:10]))
+    by_row = pandas.DataFrame({"source": [1, 2], "target": [3, 19]})
+    assert from_pandas(nodes[["size", "label"]], by_row).data.names.ids == tuple(map(str, rows))
+    with pytest.raises(ValueError, match=r"is '20', which is no id in nodes \(column index\).*id="):
+        from_pandas(nodes, by_row + 1)
+
+
 def test_networkx_attributes_are_columns():
     club = networkx.karate_club_graph()
     for node in club:

@@ -131,7 +131,8 @@ def _places(edges: Table, name: str, rows: Mapping[str, int], nodes: str) -> np.
             given = "empty" if text is None else repr(text[:60])
             raise ValueError(
                 f"{edges.where(row)}: {name} is {given}, which is no id in {nodes}; an edge takes "
-                "two ids of nodes. Add the node, or remove the edge."
+                "two ids of nodes. Add the node, remove the edge, or name the column of ids with "
+                "--id (id=...)."
             )
         places[row] = place
     return places

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from graphdrop.data.tables.edge_table import are_ends_among
+from graphdrop.data.tables.node_table import id_column
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.table import Column, Table, distinct
 from graphdrop.io.memory import most_bytes
@@ -52,7 +55,8 @@ def from_pandas(
         nodes: a row for each node.
         edges: a row for each edge, with the ids of its ends; see ``load_tables``.
         label: the column of classes or of numbers.
-        id: the column of ids; ``None`` takes the index of ``nodes``.
+        id: the column of ids; ``None`` takes the index of ``nodes``, or, where that only counts the
+            rows and the edges name none of its numbers, the column that the edges name.
         features: columns; see ``load_tables``, and there for what follows as well.
         split_column: a column with ``train``, ``val`` and ``test``.
         split_by_time: a column of dates or numbers.
@@ -73,10 +77,9 @@ def from_pandas(
         >>> dataset.data.names.classes, dataset.data.x.shape
         (('blue', 'red'), torch.Size([40, 1]))
     """
-    columns, own = _columns(nodes, id)
     options = TableOptions(
         label,
-        own,
+        id,
         features,
         split_column,
         weight,
@@ -87,6 +90,7 @@ def from_pandas(
         target=target,
     )
     ends = _from_frame(edges, "edges")
+    columns, options = _with_index(nodes, ends, options)
     return _built(name, columns, ends, options, split=split, seed=seed)
 
 
@@ -167,7 +171,7 @@ def apply_schema(
         nodes: a row for each node.
         edges: a row for each edge, with the ids of its ends.
         label: the column of labels, if there is one; by default that of the training graph.
-        id: the column of ids; ``None`` takes the index of ``nodes``.
+        id: the column of ids; ``None`` as in ``from_pandas``.
         source: the column of ``edges`` with the ids of one end, if it has another name.
         target: the column with the ids of the other end.
         weight: a column of the edges with weights.
@@ -182,20 +186,30 @@ def apply_schema(
     """
     from graphdrop.data.tables.building import build_for  # noqa: PLC0415 - which needs datasets
 
-    columns, own = _columns(nodes, id)
-    options = TableOptions(label=label, id=own, source=source, target=target, weight=weight)
+    options = TableOptions(label=label, id=id, source=source, target=target, weight=weight)
     ends = _from_frame(edges, "edges")
+    columns, options = _with_index(nodes, ends, options)
     first, second = Table("nodes", columns, len(nodes)), Table("edges", ends, len(edges))
     return build_for(schema, first, second, options, most_bytes())[0]
 
 
-def _columns(nodes: pandas.DataFrame, own: str | None) -> tuple[dict[str, Column], str]:
-    """The columns of a table and the name of that with the ids, which may be its index."""
+def _with_index(
+    nodes: pandas.DataFrame, edges: Mapping[str, Column], options: TableOptions
+) -> tuple[dict[str, Column], TableOptions]:
+    """The columns of a table, with its index as the column of ids unless another one is."""
     columns = _from_frame(nodes, "nodes")
-    if own is not None:
-        return columns, own
+    if options.id is not None:
+        return columns, options
     own = INDEX if INDEX not in columns else "node index"
-    return {own: _from_series(nodes.index.to_series(), own)} | columns, own
+    index = _from_series(nodes.index.to_series(), own)
+    if type(nodes.index).__name__ == "RangeIndex":  # which `read_csv` makes
+        table = Table("edges", edges, len(next(iter(edges.values()), Column())))
+        if not are_ends_among(table, set(index.strings()), options):
+            found = id_column(Table("nodes", columns, len(nodes)), None, table, options)
+            cells = {text if text is None else text.strip() for text in columns[found].strings()}
+            if are_ends_among(table, cells, options):
+                return columns, replace(options, id=found)
+    return {own: index} | columns, replace(options, id=own)
 
 
 def _built(

@@ -15,14 +15,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from graphdrop.calibration import calibration_floor
+from graphdrop.calibration.fit import calibrate
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.validate import MASKS
 from graphdrop.inference import Predictive
-from graphdrop.inference.calibrating import calibrate
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
-from graphdrop.metrics import calibration_error, calibration_floor, nll
+from graphdrop.metrics import calibration_error, nll
 
 if TYPE_CHECKING:
     from graphdrop.nn.defaults import Masks

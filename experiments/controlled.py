@@ -19,13 +19,14 @@ from torch import Tensor
 
 from experiments.left_out_class import MEMBER_STRIDE
 from experiments.measures import BINS, scores
+from graphdrop.calibration import Calibrator, calibration_floor
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.fit import calibrate
 from graphdrop.config import Config
 from graphdrop.data.ood import feature_noise
 from graphdrop.inference import Predictive
-from graphdrop.inference.calibrating import calibrate
-from graphdrop.inference.calibration import Calibrator, EntropyTemperatureScaling
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
-from graphdrop.metrics import calibration_floor, ood_auroc, pavpu_curve, predictive_entropy
+from graphdrop.metrics import ood_auroc, pavpu_curve, predictive_entropy
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -13,8 +13,8 @@ from torch import Tensor
 from graphdrop import metrics
 from graphdrop.config import Config
 from graphdrop.inference import Predictive, predict
-from graphdrop.metrics import ThresholdAxis
-from graphdrop.train import Trainer, evaluation
+from graphdrop.metrics import ThresholdAxis, registry
+from graphdrop.train import Trainer
 
 DIGITS = 5
 BINS = 15
@@ -98,7 +98,7 @@ def _predicted(trainer: Trainer, config: Config, part: str) -> Predictive:
 
 def scores(prediction: Predictive, labels: Tensor, config: Config) -> dict[str, float]:
     """Every metric of one prediction by its name."""
-    return evaluation.score(prediction, labels, config)
+    return registry.score(prediction, labels, config)
 
 
 def curves(prediction: Predictive, trainer: Trainer) -> dict[str, Any]:

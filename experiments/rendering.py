@@ -21,7 +21,7 @@ from graphdrop.data import load_dataset
 from graphdrop.data.sources import UnavailableError
 from graphdrop.io.files import replace_file
 from graphdrop.metrics import ThresholdAxis
-from graphdrop.train.evaluation import ScoreMetric, metrics_by_name
+from graphdrop.metrics.registry import ScoreMetric, metrics_by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

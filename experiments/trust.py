@@ -20,9 +20,9 @@ from experiments.rendering import Rendering, limits_of
 from experiments.store import Record
 from experiments.tables import Table, summarise
 from experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.inference.calibration import EntropyTemperatureScaling
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.floor import drawn_forecasts
 from graphdrop.metrics import reliability
-from graphdrop.metrics.floor import drawn_forecasts
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,11 +14,11 @@ import torch
 from pyarrow import parquet
 
 from graphdrop import config, load_dataset
+from graphdrop.calibration.trust import trusted
 from graphdrop.cli import main
 from graphdrop.cli.sheet import shown
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
-from graphdrop.inference.trust import trusted
 from graphdrop.nn.sampled import sampled
 from graphdrop.train import Trainer, load
 from graphdrop.train.opening import open_run

@@ -8,7 +8,8 @@ from experiments.recipe import read_recipe
 from experiments.single_run import run_config
 from experiments.target_runs import CellRuns, TargetRuns
 from experiments.trust import floor_gaps, pooled_ece, trust
-from graphdrop.metrics import calibration_error, calibration_floor, reliability
+from graphdrop.calibration import calibration_floor
+from graphdrop.metrics import calibration_error, reliability
 
 
 def forecast(nodes: int, seed: int) -> torch.Tensor:

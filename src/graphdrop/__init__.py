@@ -3,18 +3,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphdrop.calibration import Calibrator, PredictionSets, calibrate
     from graphdrop.config import Config
     from graphdrop.data import Dataset, from_networkx, from_pandas, load_dataset, load_tables
     from graphdrop.graph import Graph
-    from graphdrop.inference import (
-        Calibrator,
-        PredictionSets,
-        Predictive,
-        calibrate,
-        energy,
-        predict,
-        vacuity,
-    )
+    from graphdrop.inference import Predictive, energy, predict, vacuity
     from graphdrop.kernels.aggregate import aggregate
     from graphdrop.metrics import calibration_error, pavpu, total_variation
     from graphdrop.nn import GCN, SampledGCNConv
@@ -82,15 +75,8 @@ _PACKAGES = {
     "metrics": ["calibration_error", "pavpu", "total_variation"],
     "nn": ["GCN", "SampledGCNConv"],
     "nn.attach": ["attach"],  # brings PyG's layers, which take seconds to import
-    "inference": [
-        "Calibrator",
-        "PredictionSets",
-        "Predictive",
-        "calibrate",
-        "energy",
-        "predict",
-        "vacuity",
-    ],
+    "calibration": ["Calibrator", "PredictionSets", "calibrate"],
+    "inference": ["Predictive", "energy", "predict", "vacuity"],
     "sampling.rates": ["BetaBernoulliRate", "FixedRate", "LearnedRate"],
     "sampling.samplers": ["DropEdge", "DropNode", "DropOut", "GraphDropConnect", "RandomWalk"],
     "train": ["NodeClassifier", "NodeRegressor", "Trainer", "load", "save"],

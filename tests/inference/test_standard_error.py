@@ -8,9 +8,10 @@ from torch_geometric.data import Data
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop import calibrate
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.fit import apply
+from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.inference import Predictive, predict
-from graphdrop.inference.calibrating import apply
-from graphdrop.inference.calibration import EntropyTemperatureScaling, VarianceScaling
 from graphdrop.nn import GCN
 from graphdrop.sampling.rates import FixedRate
 from graphdrop.sampling.samplers import GraphDropConnect

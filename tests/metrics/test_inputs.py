@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from graphdrop.calibration import fit_temperature
 from graphdrop.metrics import (
     AURC,
     PAvPU,
@@ -10,7 +11,6 @@ from graphdrop.metrics import (
     aurc,
     brier_score,
     calibration_error,
-    fit_temperature,
     nll,
     ood_auroc,
     pavpu,

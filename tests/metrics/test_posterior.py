@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphdrop import Config, Trainer, load_dataset, predict
+from graphdrop.calibration import apply_temperature
 from graphdrop.data.synthetic import SyntheticGraph, synthetic_graph
 from graphdrop.metrics import (
-    apply_temperature,
     calibration_error,
     nll,
     posterior_calibration_error,

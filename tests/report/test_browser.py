@@ -14,12 +14,12 @@ from contracts.small_runs import CLASSES, train, write_graph
 from graphdrop.config import settle
 from graphdrop.data.names import Names
 from graphdrop.data.synthetic import synthetic_graph
+from graphdrop.metrics.registry import METRICS
 from graphdrop.nn.methods import Blueprint
 from graphdrop.report.answered import confusion, look_first
 from graphdrop.report.collect import collect
 from graphdrop.report.html import write_report
 from graphdrop.report.runs import gather
-from graphdrop.train.evaluation import METRICS
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1<'
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from contracts.small_runs import CLASSES, NODES, train, write_graph
-from graphdrop.inference.trust import RareLimit
+from graphdrop.calibration.trust import RareLimit
+from graphdrop.metrics.registry import METRICS
 from graphdrop.report.answered import class_figures, refusal, set_figures
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.runs import gather
-from graphdrop.train.evaluation import METRICS
 
 
 @pytest.fixture(scope="module")

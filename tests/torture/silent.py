@@ -258,7 +258,7 @@ def read_few_nodes(folder: Path, random: Random) -> None:
     import torch  # noqa: PLC0415
 
     from graphdrop import calibrate  # noqa: PLC0415
-    from graphdrop.inference.calibrating import apply  # noqa: PLC0415
+    from graphdrop.calibration import apply  # noqa: PLC0415
     from graphdrop.metrics import nll  # noqa: PLC0415
 
     count, method = int(folder.name), random.choice(("temperature", "entropy-temperature"))

@@ -12,10 +12,11 @@ from experiments.rendering import metric_columns
 from graphdrop import metrics
 from graphdrop.cli.runs import show_scores
 from graphdrop.inference import Predictive, predict
+from graphdrop.metrics import registry
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint
 from graphdrop.report.html import _metrics
-from graphdrop.train import Result, evaluation
+from graphdrop.train import Result
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ LABELS = torch.tensor([1, 1, 0])
 def test_the_decision_is_the_vote_or_the_mean(settings_of, decision, accuracy):
     config = with_masks(settings_of, "hard", decision=decision)
     prediction = replace(PREDICTION, decision=decision)
-    scores = evaluation.score(prediction, LABELS, config)
+    scores = registry.score(prediction, LABELS, config)
     assert scores.accuracy == accuracy
     assert (scores.accuracy_vote, scores.accuracy_mean) == (2 / 3, 1 / 3)
     chosen = prediction.predicted
@@ -128,7 +129,7 @@ def test_the_decision_is_the_vote_or_the_mean(settings_of, decision, accuracy):
 def test_the_scores_are_the_measures(settings_of):
     changes = {"pavpu_threshold": 0.8, "pavpu_axis": "fraction-of-log-classes"}
     config = with_masks(settings_of, "hard", decision="mean", **changes)
-    scores = evaluation.score(PREDICTION, LABELS, config)
+    scores = registry.score(PREDICTION, LABELS, config)
     assert scores.nll == pytest.approx(-torch.tensor([0.4, 0.8, 0.3]).log().mean().item())
     assert scores.ece == metrics.calibration_error(PROBABILITIES, LABELS).item()
     axis = changes["pavpu_axis"]
@@ -139,10 +140,10 @@ def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monk
     def wrong(prediction, labels, config):
         return float((prediction.predicted != labels).double().mean())
 
-    entry = evaluation.ScoreMetric("error", "error rate", wrong, percent=True)
-    monkeypatch.setitem(evaluation.METRICS, "classes", [*evaluation.METRICS["classes"], entry])
+    entry = registry.ScoreMetric("error", "error rate", wrong, percent=True)
+    monkeypatch.setitem(registry.METRICS, "classes", [*registry.METRICS["classes"], entry])
     config = with_masks(settings_of, "hard", decision="mean")
-    scores = evaluation.score(replace(PREDICTION, decision="mean"), LABELS, config)
+    scores = registry.score(replace(PREDICTION, decision="mean"), LABELS, config)
     assert scores.error == scores["error"] == pytest.approx(2 / 3)
     assert "error rate 0.6667" in repr(Result(scores, scores, [], 1, 1, 0.0))
     show_scores(config, {"test": scores}, [], {})
@@ -152,7 +153,7 @@ def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monk
 
 
 def test_a_score_that_does_not_exist_is_an_error_with_those_that_do(settings_of):
-    scores = evaluation.score(PREDICTION, LABELS, with_masks(settings_of, "hard"))
+    scores = registry.score(PREDICTION, LABELS, with_masks(settings_of, "hard"))
     with pytest.raises(AttributeError, match="'auc' is not a score; these are: accuracy, "):
         scores.auc  # noqa: B018
 

@@ -8,8 +8,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import load, load_dataset, predict
+from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.data.splits import split_by_time
-from graphdrop.inference.calibration import TemperatureScaling
 from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.baselines import GivenOutputs

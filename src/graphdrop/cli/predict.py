@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+    from graphdrop.calibration.sets import PredictionSets
+    from graphdrop.calibration.trust import Trust
     from graphdrop.data.names import Names
     from graphdrop.inference import GaussianPredictive, Predictive
-    from graphdrop.inference.sets import PredictionSets
-    from graphdrop.inference.trust import Trust
 
 
 def join_classes(classes: Iterable[str]) -> str:
@@ -90,9 +90,9 @@ def predict(
 
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """
+    from graphdrop.calibration.trust import trusted, trusted_numbers  # noqa: PLC0415
     from graphdrop.data.names import Names  # noqa: PLC0415 - --help needs no torch
     from graphdrop.inference import predict as infer  # noqa: PLC0415
-    from graphdrop.inference.trust import trusted, trusted_numbers  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
 
     if output is None:

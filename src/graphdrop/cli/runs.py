@@ -21,7 +21,7 @@ from graphdrop.io.visible import Console, say
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
     from graphdrop.metrics import RareFigures
-    from graphdrop.train.evaluation import Scores
+    from graphdrop.metrics.registry import Scores
     from graphdrop.train.opening import Opened
     from graphdrop.train.records import ResultNote
 
@@ -82,8 +82,8 @@ def evaluate(
 
     With --dataset, or --nodes and --edges, it scores another graph with the same columns.
     """
+    from graphdrop.metrics.registry import mean_error  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
-    from graphdrop.train.evaluation import mean_error  # noqa: PLC0415
     from graphdrop.train.records import ResultNote, result_note  # noqa: PLC0415
 
     opened = opened_run(run, dataset, nodes, edges, device)
@@ -141,9 +141,8 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     """
     from graphdrop.data.names import Names  # noqa: PLC0415
     from graphdrop.inference import predict as infer  # noqa: PLC0415
-    from graphdrop.metrics import RareFigures  # noqa: PLC0415
+    from graphdrop.metrics import RareFigures, registry  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
-    from graphdrop.train import evaluation  # noqa: PLC0415
     from graphdrop.train.inputs import with_calibration_part  # noqa: PLC0415
 
     model, data = opened.model, opened.data
@@ -163,7 +162,7 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
             if not len(rows):
                 continue
             if stored and name + how == "validation":
-                found.scores[name] = evaluation.Scores(note.validation)
+                found.scores[name] = registry.Scores(note.validation)
                 found.rare.extend(
                     (one["name"], name, RareFigures(**one[name]))
                     for one in note.rare
@@ -172,12 +171,12 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
                 continue
             options: Any = {"rows": rows, "calibrator": calibrator, "output": opened.output}
             answer = infer(model, data, samples, **options)
-            found.scores[name + how] = evaluation.score(answer, data.y[rows], chosen, opened.output)
+            found.scores[name + how] = registry.score(answer, data.y[rows], chosen, opened.output)
             found.answers.append(answer)
             if not how and opened.output == "classes":
                 found.rare.extend(
                     (Names.of(data).label(one), name, figures)
-                    for one, figures in evaluation.rare_classes_found(
+                    for one, figures in registry.rare_classes_found(
                         answer, data.y[rows], chosen
                     ).items()
                 )
@@ -269,7 +268,7 @@ def show_scores(
 
     Below them stand the test scores of simple models on the same split.
     """
-    from graphdrop.train.evaluation import Scores  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.metrics.registry import Scores  # noqa: PLC0415 - --help needs no torch
 
     model = chosen.model
     name = model.method.removeprefix("GCN-")

@@ -60,7 +60,7 @@ def _record(result: Result) -> dict[str, Any]:
 
 def show_seeds(results: list[Result], out: Path, first: int) -> None:
     """Print mean and standard deviation over seeds."""
-    from graphdrop.train.evaluation import Scores  # noqa: PLC0415
+    from graphdrop.metrics.registry import Scores  # noqa: PLC0415
 
     runs = [{"folder": out / f"seed-{first + k}", **r.as_json()} for k, r in enumerate(results)]
     output.result(runs=runs)

@@ -11,18 +11,19 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference import energies
-from graphdrop.inference.calibration.base import Calibrator
-from graphdrop.inference.calibration.surroundings import Surroundings
+from graphdrop.inference.calibrator import Calibrator
 from graphdrop.inference.display import html_table, most_uncertain, table
 from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments, error_divisor
-from graphdrop.inference.sets import PredictionSets, prediction_sets
+from graphdrop.inference.surroundings import Surroundings
 from graphdrop.inference.uncertainty import Uncertainty
 from graphdrop.metrics.rare import rare_classes
 
 if TYPE_CHECKING:
     import pandas
     from torch_geometric.data import Data
+
+    from graphdrop.calibration.sets import PredictionSets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,6 +213,8 @@ class Predictive(Uncertainty):
             >>> answer.sets(0.9, "lac", calibration=(rows, labels)).classes(19)
             [0]
         """
+        from graphdrop.calibration.sets import prediction_sets  # noqa: PLC0415
+
         return prediction_sets(
             self.probabilities,
             self.predicted,

@@ -17,22 +17,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
-from graphdrop.inference.calibration import (
-    Calibrator,
-    GraphCalibrator,
-    Samples,
-    Surroundings,
-    VarianceScaling,
-    from_json,
-    replayable,
-)
-from graphdrop.inference.calibration.surroundings import mean_of
+from graphdrop.inference.calibrator import Calibrator, Samples, replayable
 from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
+from graphdrop.inference.surroundings import Surroundings, mean_of
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
@@ -200,12 +192,14 @@ def predict(
         return joined if decode is None else map(decode, joined)
 
     if calibrator == "model":
+        from graphdrop.calibration.methods import from_json  # noqa: PLC0415 - it builds on predictions
+
         calibrator = from_json(settings.calibration)
         if calibrator is not None:
             warn_of_shift(settings, data)
     if calibrator is not None:
         _check_output(calibrator, output)
-    if isinstance(calibrator, GraphCalibrator):
+    if calibrator is not None and calibrator.reads_graph:
         _check_nodes(calibrator, decode)
         calibrator = _looking_around(calibrator, streams(None), batches, rows)
     origin = Origin() if decode is not None else origin_of(settings, data, rows)
@@ -277,11 +271,11 @@ def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> O
 
 
 def _looking_around(
-    calibrator: GraphCalibrator,
+    calibrator: Calibrator,
     streams: list[Iterator[Tensor]],
     batches: list[Data],
     rows: Tensor | None,
-) -> GraphCalibrator:
+) -> Calibrator:
     """The calibrator for these rows, from a first pass over the samples of all nodes."""
     seen = [
         calibrator.seeing(Surroundings.of(batch, mean_of(stream), rows))
@@ -320,14 +314,8 @@ def _finished(
         spread = 1.0 if calibrator is None else calibrator.spread
         return replace(answer, decision=decision, calibrated=made, reject_by=by, spread=spread)
     if isinstance(answer, GaussianPredictive):
-        if isinstance(calibrator, VarianceScaling):
-            aleatoric, epistemic = map(calibrator.scaled, (answer.aleatoric, answer.epistemic))
-            answer = replace(
-                answer,
-                aleatoric=aleatoric,
-                epistemic=epistemic,
-                variance_factor=calibrator.factor,
-            )
+        if calibrator is not None:
+            answer = calibrator.finish(answer)
         if settings.target_moments is not None:
             answer = answer.rescaled(*settings.target_moments)
     return answer

@@ -13,9 +13,7 @@ from graphdrop.metrics.calibration import (
     calibration_error,
     reliability,
 )
-from graphdrop.metrics.conformal import ConformalScore, SplitConformal
 from graphdrop.metrics.entropy import predictive_entropy
-from graphdrop.metrics.floor import CalibrationFloor, calibration_floor
 from graphdrop.metrics.gap import AccuracyGap, accuracy_gap
 from graphdrop.metrics.ood import OodAUPR, OodAUROC, ood_aupr, ood_auroc
 from graphdrop.metrics.pavpu import (
@@ -63,7 +61,6 @@ from graphdrop.metrics.smoothing import (
     total_variation,
 )
 from graphdrop.metrics.spectrum import adjacency, spectral_radius
-from graphdrop.metrics.temperature import apply_temperature, fit_temperature
 
 __all__ = [
     "AURC",
@@ -72,9 +69,7 @@ __all__ = [
     "Binning",
     "BrierScore",
     "CalibrationError",
-    "CalibrationFloor",
     "CalibrationNorm",
-    "ConformalScore",
     "DirichletEnergy",
     "ExcessAURC",
     "MeanAverageDistance",
@@ -92,22 +87,18 @@ __all__ = [
     "RiskCoverage",
     "RiskCoverageCurve",
     "SelectiveRisk",
-    "SplitConformal",
     "ThresholdAxis",
     "TotalVariation",
     "accuracy_gap",
     "adjacency",
-    "apply_temperature",
     "aurc",
     "average_precision",
     "brier_score",
     "budget_nodes",
     "calibration_error",
-    "calibration_floor",
     "cost_threshold",
     "dirichlet_energy",
     "excess_aurc",
-    "fit_temperature",
     "mean_average_distance",
     "nll",
     "ood_aupr",

@@ -73,7 +73,7 @@ class PredictionDefaults:
     seed: int = 0
     """The seed of the samples."""
     calibration: Mapping[str, Any] | None = None
-    """A fitted calibrator as JSON values (`graphdrop.inference.calibration`)."""
+    """A fitted calibrator as JSON values (`graphdrop.calibration`)."""
     calibrated_on: Mapping[str, float] | None = None
     """Properties of the graph that the calibrator was fitted on, to detect another graph."""
     trained_on: Mapping[str, str] | None = None

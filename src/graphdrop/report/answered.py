@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 
 from graphdrop.data.names import Names
 from graphdrop.metrics import RareFigures, average_precision, ood_auroc
+from graphdrop.metrics.registry import rare_classes_found
 from graphdrop.report.collect import POINTS, RunEvidence, of_rows
-from graphdrop.train.evaluation import rare_classes_found
 
 FIRST = 20
 """So many nodes to look at first are listed for a rare class."""

@@ -14,14 +14,15 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphdrop import metrics
+from graphdrop.calibration import PredictionSets
+from graphdrop.calibration.trust import Trust, trusted
 from graphdrop.config import Config
-from graphdrop.inference import PredictionSets, Predictive, predict
+from graphdrop.inference import Predictive, predict
 from graphdrop.inference.origin import Origin
-from graphdrop.inference.trust import Trust, trusted
-from graphdrop.metrics import ThresholdAxis
+from graphdrop.metrics import ThresholdAxis, registry
+from graphdrop.metrics.registry import Scores
 from graphdrop.nn.sampled import layer_inputs, sampled
-from graphdrop.train import evaluation, provenance
-from graphdrop.train.evaluation import Scores
+from graphdrop.train import provenance
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS
 from graphdrop.train.objective import TERMS
@@ -103,11 +104,11 @@ def collect(
     decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
-    scores = evaluation.score(of_rows(prediction, test), labels, config)
+    scores = registry.score(of_rows(prediction, test), labels, config)
     uncalibrated = raw_reliability = None
     if prediction.calibrated:
         raw = _predicted(model, data, rows=test, calibrator=None)
-        uncalibrated = evaluation.score(raw, labels, config)
+        uncalibrated = registry.score(raw, labels, config)
         raw_reliability = _reliability(raw.probabilities, labels)
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()

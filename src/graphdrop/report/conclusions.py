@@ -11,9 +11,9 @@ from torch_geometric.data import Data
 
 from graphdrop.data.names import Names
 from graphdrop.data.traits import adjusted_homophily
+from graphdrop.metrics.registry import metrics_by_name
 from graphdrop.report.answered import SCORES, rare_views, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
-from graphdrop.train.evaluation import metrics_by_name
 
 if TYPE_CHECKING:
     from graphdrop.report.numbers import NumbersEvidence

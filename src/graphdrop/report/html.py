@@ -26,6 +26,7 @@ from graphdrop.config import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
 from graphdrop.io.files import replace_file
+from graphdrop.metrics.registry import METRICS
 from graphdrop.report.answered import (
     class_figures,
     confusion,
@@ -40,7 +41,6 @@ from graphdrop.report.collect import RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
 from graphdrop.report.numbers import NumbersEvidence, page_of_numbers
-from graphdrop.train.evaluation import METRICS
 
 SCRIPTS = (
     "data.js",

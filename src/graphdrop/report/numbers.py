@@ -21,11 +21,12 @@ from graphdrop.config import Config
 from graphdrop.data.names import Names
 from graphdrop.data.sources import short_name
 from graphdrop.inference import GaussianPredictive, predict
+from graphdrop.metrics import registry
+from graphdrop.metrics.registry import METRICS, Scores, as_columns, mean_error
 from graphdrop.nn.sampled import sampled
 from graphdrop.report.conclusions import compare_features
-from graphdrop.train import evaluation, provenance
+from graphdrop.train import provenance
 from graphdrop.train.baselines import DESCRIPTIONS
-from graphdrop.train.evaluation import METRICS, Scores, as_columns, mean_error
 from graphdrop.train.folder import RESULT
 from graphdrop.train.journal import METRICS as JOURNAL
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
@@ -90,7 +91,7 @@ def collect_numbers(
         folder=folder,
         config=config,
         prediction=prediction,
-        scores=evaluation.score(part, data.y[test], config, "gaussian"),
+        scores=registry.score(part, data.y[test], config, "gaussian"),
         mean_error=mean_error(data.y[test], train),
         drop_rates=list(sampled(model).drop_rates().values()),
         course=[(float(line["epoch"]), -line["validation"]["accuracy"]) for line in lines],

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.config import Config
 from graphdrop.config.auto import BASELINES, FEATURES, LINEAR
 from graphdrop.config.recipes import merged
@@ -26,11 +28,10 @@ from graphdrop.data.features import column_moments
 from graphdrop.data.traits import feature_kind_of
 from graphdrop.graph import Graph
 from graphdrop.inference import GaussianPredictive, Predictive
-from graphdrop.inference.calibration import TemperatureScaling, calibrator_for
 from graphdrop.kernels import aggregate
 from graphdrop.metrics import ood_auroc
+from graphdrop.metrics.registry import metrics_by_name
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.train.evaluation import metrics_by_name
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Mute
 from graphdrop.train.scored_samples import PARTS, ScoredSamples

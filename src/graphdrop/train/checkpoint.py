@@ -11,8 +11,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from graphdrop.calibration.methods import from_json
 from graphdrop.config import Config
-from graphdrop.inference import calibration
 from graphdrop.inference.origin import SetNodes
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import sampled
@@ -179,7 +179,7 @@ def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaul
     """The prediction defaults, whose calibrator and calibration nodes can be read."""
     try:
         defaults = _defaults(header)
-        calibration.from_json(defaults.calibration)
+        from_json(defaults.calibration)
         SetNodes.from_json(defaults.set_nodes)
     except (*_NO_NETWORK, ValueError) as error:
         raise tensor_file.DamagedError(

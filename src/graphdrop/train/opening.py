@@ -17,9 +17,9 @@ from graphdrop.data.names import Names
 from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.validate import MASKS
+from graphdrop.metrics.registry import Output
 from graphdrop.train import inputs, provenance, tensor_file
 from graphdrop.train.checkpoint import BEST, load_with_header
-from graphdrop.train.evaluation import Output
 from graphdrop.train.folder import stored_config
 from graphdrop.train.records import ModelNote, header_note
 

@@ -12,20 +12,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.inference import Calibrator, Predictive
-from graphdrop.inference.calibration import (
-    EntropyTemperatureScaling,
-    Samples,
-    Surroundings,
-    calibrator_for,
-    replayable,
-    to_json,
-)
-from graphdrop.inference.calibration.surroundings import mean_of
+from graphdrop.calibration import calibration_floor
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.methods import calibrator_for, to_json
+from graphdrop.inference import Predictive
+from graphdrop.inference.calibrator import Calibrator, Samples, replayable
 from graphdrop.inference.origin import Origin, SetNodes
 from graphdrop.inference.shift import described
-from graphdrop.metrics import calibration_error, calibration_floor
-from graphdrop.train.evaluation import as_columns, error_auroc, gaussian_nll
+from graphdrop.inference.surroundings import Surroundings, mean_of
+from graphdrop.metrics import calibration_error
+from graphdrop.metrics.registry import as_columns, error_auroc, gaussian_nll
 from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples

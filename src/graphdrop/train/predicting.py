@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from graphdrop.inference import Calibrator, predict
+from graphdrop.inference import predict
+from graphdrop.inference.calibrator import Calibrator
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.nn.layerwise import layerwise_samples
 

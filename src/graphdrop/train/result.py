@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from graphdrop.train.evaluation import Scores
+from graphdrop.metrics.registry import Scores
 
 
 class DivergedError(ValueError):

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphdrop.calibration import CalibrationFloor
 from graphdrop.config import ModelSettings
 from graphdrop.inference import GaussianPredictive, Predictive
-from graphdrop.inference.calibration import FEW
-from graphdrop.metrics import CalibrationFloor, ood_auroc
+from graphdrop.inference.calibrator import FEW
+from graphdrop.metrics import ood_auroc
 
 EARLY = 0.05
 """A selected epoch within this fraction of all epochs counts as hardly trained."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration import Calibrator, Samples, from_json
-from graphdrop.inference.calibration.base import KEPT_NUMBERS
+from graphdrop.calibration.methods import from_json
+from graphdrop.inference.calibrator import KEPT_NUMBERS, Calibrator, Samples
 from graphdrop.inference.draws import settled
 from graphdrop.inference.predictive import origin_of, summarised
 from graphdrop.train.predicting import predictive_samples

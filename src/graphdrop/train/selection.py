@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from graphdrop.calibration import apply_temperature, fit_temperature
 from graphdrop.config import TrainSettings
-from graphdrop.metrics import apply_temperature, fit_temperature, nll
+from graphdrop.metrics import nll
 
 
 @dataclass

@@ -15,9 +15,8 @@ from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.data.splits import Split
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.metrics import nll
-from graphdrop.train import evaluation
-from graphdrop.train.evaluation import Output, Scores, as_columns, gaussian_nll
+from graphdrop.metrics import nll, registry
+from graphdrop.metrics.registry import Output, Scores, as_columns, gaussian_nll
 
 Moments = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of every target."""
@@ -50,7 +49,7 @@ class Task(ABC):
 
     def scores(self, answer: Any, targets: Tensor, config: Config) -> Scores:
         """Every metric of a prediction that `METRICS` lists for this kind of output."""
-        return evaluation.score(answer, targets, config, self.output)
+        return registry.score(answer, targets, config, self.output)
 
     @abstractmethod
     def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
@@ -114,7 +113,7 @@ class Classes(Task):
 
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""
-        accuracy = evaluation.accuracy(answer.predicted, targets)
+        accuracy = registry.accuracy(answer.predicted, targets)
         return accuracy, float(nll(answer.probabilities, targets))
 
 
@@ -133,7 +132,7 @@ class Labels(Task):
 
     def quality(self, answer: LabelPredictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy over all entries and NLL."""
-        return evaluation.label_accuracy(answer, targets), evaluation.label_nll(answer, targets)
+        return registry.label_accuracy(answer, targets), registry.label_nll(answer, targets)
 
 
 LEAST_LOG_VARIANCE = -14.0
@@ -176,8 +175,8 @@ class Gaussian(Task):
 
     def quality(self, answer: GaussianPredictive, targets: Tensor) -> tuple[float, float]:
         """The negative root mean square error, and NLL."""
-        error = evaluation.root_mean_square_error(answer, targets)
-        return -error, evaluation.moments_nll(answer, targets)
+        error = registry.root_mean_square_error(answer, targets)
+        return -error, registry.moments_nll(answer, targets)
 
 
 class Links(Labels):

@@ -29,10 +29,13 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.data.names import Names
-from graphdrop.inference import Calibrator, Predictive
+from graphdrop.inference import Predictive
+from graphdrop.inference.calibrator import Calibrator
 from graphdrop.inference.shift import digests
 from graphdrop.io.devices import find_device, has_float64
 from graphdrop.io.locks import folder_lock
+from graphdrop.metrics import registry
+from graphdrop.metrics.registry import as_columns, mean_error
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
@@ -41,7 +44,6 @@ from graphdrop.train import (
     auto,
     baselines,
     checkpoint,
-    evaluation,
     folder,
     inputs,
     keeping,
@@ -52,7 +54,6 @@ from graphdrop.train.batches import Step
 from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.consistency_loss import check_consistency
 from graphdrop.train.divergence import check_gradients, check_tensors, check_terms, watched
-from graphdrop.train.evaluation import as_columns, mean_error
 from graphdrop.train.journal import Journal
 from graphdrop.train.memory_estimate import check_memory
 from graphdrop.train.objective import Objective
@@ -440,7 +441,7 @@ class Trainer:
         if not isinstance(first, Predictive):
             return []
         found = {
-            part: evaluation.rare_classes_found(answer, self.targets[self.rows[part]], self.config)
+            part: registry.rare_classes_found(answer, self.targets[self.rows[part]], self.config)
             for part, answer in answers.items()
         }
         counts, names = first.origin.class_counts, Names.of(self.dataset.data)

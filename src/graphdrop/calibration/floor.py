@@ -15,15 +15,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.metrics.calibration import calibration_error
-from graphdrop.metrics.inputs import check_probabilities
-from graphdrop.metrics.temperature import (
+from graphdrop.calibration.mean_temperature import (
     COLDEST,
     DEVIATION,
     HOTTEST,
     SLOPE_DEVIATION,
     apply_temperature,
 )
+from graphdrop.metrics.calibration import calibration_error
+from graphdrop.metrics.inputs import check_probabilities
 
 DRAWS = 100
 POINTS = 257

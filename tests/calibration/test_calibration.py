@@ -11,24 +11,19 @@ from scipy.optimize import minimize, minimize_scalar
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, calibrate, predict
-from graphdrop.inference.calibrating import apply
-from graphdrop.inference.calibration import (
-    METHODS,
-    EntropyTemperatureScaling,
-    LabelScaling,
-    Surroundings,
-    TemperatureScaling,
-    VarianceScaling,
-    VectorScaling,
-    calibrator_for,
-    from_json,
-    to_json,
-    vector,
-)
-from graphdrop.inference.calibration import labels as label_scaling
+from graphdrop.calibration import calibration_floor, fit_temperature, vector
+from graphdrop.calibration import labels as label_scaling
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.fit import apply
+from graphdrop.calibration.labels import LabelScaling
+from graphdrop.calibration.methods import METHODS, calibrator_for, from_json, to_json
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.calibration.variance import VarianceScaling
+from graphdrop.calibration.vector import VectorScaling
 from graphdrop.inference.labels import LabelPredictive
 from graphdrop.inference.shift import CalibrationShiftWarning, described
-from graphdrop.metrics import calibration_error, calibration_floor, fit_temperature, nll
+from graphdrop.inference.surroundings import Surroundings
+from graphdrop.metrics import calibration_error, nll
 
 NODES, CLASSES, SAMPLES = 20_000, 4, 3
 
@@ -214,7 +209,7 @@ def test_the_variance_of_samples_is_their_mean_variance_and_that_of_their_means(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_calibrator_survives_json(name, monkeypatch):
-    monkeypatch.setattr("graphdrop.inference.calibration.node_temperature.EPOCHS", 20)
+    monkeypatch.setattr("graphdrop.calibration.node_temperature.EPOCHS", 20)
     numbers = torch.tensor([1.5, 0.5])
     curve = (torch.tensor([0.2, 0.6]), torch.tensor([0.1, 0.9]))
     outputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))

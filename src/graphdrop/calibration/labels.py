@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
 
 FACTOR_DEVIATION, SHIFT_DEVIATION = 0.3, 0.5
 """Standard deviations of the normal priors on the logarithm of a factor and on a shift."""

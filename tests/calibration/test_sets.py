@@ -8,11 +8,11 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import Predictive
+from graphdrop.calibration import sets as module
+from graphdrop.calibration.feature_neighbors import feature_neighbors
+from graphdrop.calibration.sets import SetMethod
 from graphdrop.data.names import Names
-from graphdrop.inference import sets as module
-from graphdrop.inference.feature_neighbors import feature_neighbors
 from graphdrop.inference.origin import Origin, SetNodes
-from graphdrop.inference.sets import SetMethod
 from graphdrop.inference.shift import CalibrationShiftWarning
 
 METHODS = [method.value for method in SetMethod]
@@ -224,9 +224,9 @@ def test_feature_neighbors_are_the_same_in_any_chunks_and_layout(monkeypatch):
     x = x * (x > 0.95)
     x[:, 0] = 0.1 + torch.arange(30) / 300  # no row without features
     nodes, similarity = feature_neighbors(x, 4)
-    monkeypatch.setattr("graphdrop.inference.feature_neighbors.CHUNK", 70)
+    monkeypatch.setattr("graphdrop.calibration.feature_neighbors.CHUNK", 70)
     sparse = feature_neighbors(x.to_sparse_coo(), 4)
-    monkeypatch.setattr("graphdrop.inference.feature_neighbors.SPARSE", 0.0)
+    monkeypatch.setattr("graphdrop.calibration.feature_neighbors.SPARSE", 0.0)
     dense = feature_neighbors(x, 4)
     for other in (sparse, dense):
         assert torch.equal(nodes, other[0])

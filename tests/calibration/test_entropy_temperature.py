@@ -8,12 +8,17 @@ from scipy.optimize import minimize
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
-from graphdrop.inference.calibrating import apply
-from graphdrop.inference.calibration import EntropyTemperatureScaling, TemperatureScaling, base
-from graphdrop.inference.calibration.entropy_temperature import SPREAD_DEVIATION, _loss
+from graphdrop.calibration.entropy_temperature import (
+    SPREAD_DEVIATION,
+    EntropyTemperatureScaling,
+    _loss,
+)
+from graphdrop.calibration.fit import apply
+from graphdrop.calibration.floor import apply_by_entropy, refitted_by_entropy
+from graphdrop.calibration.mean_temperature import DEVIATION, SLOPE_DEVIATION
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.inference import calibrator as base
 from graphdrop.metrics import calibration_error, nll
-from graphdrop.metrics.floor import apply_by_entropy, refitted_by_entropy
-from graphdrop.metrics.temperature import DEVIATION, SLOPE_DEVIATION
 
 NODES, CLASSES, SAMPLES = 20_000, 4, 3
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
-from graphdrop.inference.calibration.surroundings import mean_of
-from graphdrop.inference.calibration.temperature import TemperatureScaling
-from graphdrop.metrics.temperature import COLDEST, DEVIATION, HOTTEST, SLOPE_DEVIATION
+from graphdrop.calibration.mean_temperature import COLDEST, DEVIATION, HOTTEST, SLOPE_DEVIATION
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.inference.surroundings import mean_of
 
 SPREAD_DEVIATION = 0.5
 """Standard deviation of the normal prior on the logarithm of the spread."""

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.inference.feature_neighbors import feature_neighbors
+from graphdrop.calibration.conformal import ConformalScore, conformal_scores, conformal_threshold
+from graphdrop.calibration.feature_neighbors import feature_neighbors
 from graphdrop.inference.origin import Origin
 from graphdrop.inference.propagation import Propagation
 from graphdrop.inference.shift import CalibrationShiftWarning
-from graphdrop.metrics.conformal import ConformalScore, conformal_scores, conformal_threshold
 from graphdrop.metrics.inputs import check_labels, check_probabilities, choose
 from graphdrop.metrics.rare import rare_classes
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from graphdrop.inference.calibration.node_temperature import (
+from graphdrop.calibration.node_temperature import (
     LARGEST,
     SEED,
     SMALLEST,
     GraphCalibrator,
     TemperatureNetwork,
 )
-from graphdrop.inference.calibration.surroundings import Surroundings
 from graphdrop.inference.propagation import Propagation
+from graphdrop.inference.surroundings import Surroundings
 
 HIDDEN, DROPOUT = 16, 0.5
 

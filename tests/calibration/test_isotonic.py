@@ -6,7 +6,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression as Reference
 
 from graphdrop import calibrate
-from graphdrop.inference.calibration import IsotonicRegression
+from graphdrop.calibration.isotonic import IsotonicRegression
 from graphdrop.metrics import calibration_error
 
 

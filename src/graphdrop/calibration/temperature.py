@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
-from graphdrop.metrics.temperature import most_probable_temperature
+from graphdrop.calibration.mean_temperature import most_probable_temperature
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
 
 
 class TemperatureScaling(Calibrator):

@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from graphdrop.calibration.conformal import conformal_threshold
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.inference.origin import SetNodes
-from graphdrop.metrics.conformal import conformal_threshold
 from graphdrop.metrics.inputs import check_fraction, count_at_least
 from graphdrop.metrics.rare import cost_threshold
 

@@ -9,9 +9,12 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
-from graphdrop.inference.calibrating import apply
-from graphdrop.inference.calibration import GATS, CaGCN, Surroundings, TemperatureScaling
-from graphdrop.inference.calibration.node_temperature import margin_loss
+from graphdrop.calibration.cagcn import CaGCN
+from graphdrop.calibration.fit import apply
+from graphdrop.calibration.gats import GATS
+from graphdrop.calibration.node_temperature import margin_loss
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.inference.surroundings import Surroundings
 from graphdrop.metrics import calibration_error
 
 HUBS, CLASSES = 500, 4
@@ -104,7 +107,7 @@ def test_temperatures_follow_their_nodes_when_these_are_renumbered(world, kind):
 def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(
     world, method, monkeypatch
 ):
-    monkeypatch.setattr("graphdrop.inference.calibration.node_temperature.EPOCHS", 20)
+    monkeypatch.setattr("graphdrop.calibration.node_temperature.EPOCHS", 20)
     logits, labels, data = world
     few = torch.arange(30)
     torch.manual_seed(1)
@@ -202,7 +205,7 @@ def test_before_the_first_epoch_it_is_temperature_scaling(kind):
 
 
 def test_three_nodes_are_enough_to_hold_each_out_once(monkeypatch):
-    monkeypatch.setattr("graphdrop.inference.calibration.node_temperature.EPOCHS", 20)
+    monkeypatch.setattr("graphdrop.calibration.node_temperature.EPOCHS", 20)
     logits, path = torch.tensor([[4.0, 0.0]]).repeat(3, 1), torch.tensor([[0, 1], [1, 2]])
     wrong = calibrate(logits, torch.ones(3).long(), "cagcn", data=Data(edge_index=path))
     found = wrong.temperatures(Surroundings.of(Data(edge_index=path), logits))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
-from graphdrop.inference.calibration.surroundings import Surroundings
+from graphdrop.inference.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from graphdrop.inference.gaussian import GaussianPredictive
 
 Samples = Callable[[], Iterable[Tensor]]
 """Makes the outputs of every Monte Carlo sample on the calibration nodes, the same each time."""
@@ -64,10 +67,19 @@ class Calibrator(ABC):
         del surroundings
         return self
 
+    @classmethod
+    def joined(cls, parts: list[Self]) -> Self:
+        """The calibrator for the outputs of several graphs, one after the other."""
+        return parts[0]
+
     def reading(self, samples: Samples) -> Self:
         """The calibrator for the rows of these samples; most are the same for all."""
         del samples
         return self
+
+    def finish(self, answer: GaussianPredictive) -> GaussianPredictive:
+        """The calibrated prediction of numbers, whose moments are those of all samples."""
+        return answer
 
     def summary(self) -> dict[str, Any]:
         """The values of ``as_json`` that a person may read; weights of a network are left out."""

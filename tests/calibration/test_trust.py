@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphdrop.calibration.trust import trusted
 from graphdrop.inference import Predictive
 from graphdrop.inference.origin import Origin, SetNodes
-from graphdrop.inference.trust import trusted
 
 
 def prediction(confidence: list[float], **origin: object) -> Predictive:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
-from graphdrop.inference.calibration.temperature import TemperatureScaling
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
 
 STEPS = 100
 FACTOR_DEVIATION, SHIFT_DEVIATION = 0.2, 0.5

@@ -8,7 +8,10 @@ under-confident by 0.4.
 import pytest
 import torch
 
-from graphdrop.inference.calibration import METHODS, Calibrator, LabelScaling, VarianceScaling
+from graphdrop.calibration import Calibrator
+from graphdrop.calibration.labels import LabelScaling
+from graphdrop.calibration.methods import METHODS
+from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.metrics import nll
 
 TEST = 400

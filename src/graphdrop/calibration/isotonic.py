@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, nnls
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
 
 KNOTS = 33
 """Of a curve that is fitted to several samples, at quantiles of their probabilities."""

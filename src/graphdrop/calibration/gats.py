@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, softplus
 
-from graphdrop.inference.calibration.base import Samples
-from graphdrop.inference.calibration.node_temperature import (
+from graphdrop.calibration.node_temperature import (
     LARGEST,
     SEED,
     SMALLEST,
     GraphCalibrator,
     TemperatureNetwork,
 )
-from graphdrop.inference.calibration.surroundings import Surroundings
+from graphdrop.inference.calibrator import Samples
 from graphdrop.inference.propagation import Propagation
+from graphdrop.inference.surroundings import Surroundings
 
 HEADS = 2
 FAR, NEAR, TRAINED = 0, 1, 2

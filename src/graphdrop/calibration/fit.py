@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration import Calibrator, Surroundings, calibrator_for
+from graphdrop.calibration.methods import calibrator_for
+from graphdrop.inference.calibrator import Calibrator
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.labels import LabelPredictive
+from graphdrop.inference.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
-from graphdrop.metrics import apply_temperature, fit_temperature, nll
-from graphdrop.metrics.floor import refitted_temperatures
+from graphdrop.calibration import apply_temperature, fit_temperature
+from graphdrop.calibration.floor import refitted_temperatures
+from graphdrop.metrics import nll
 
 
 def _draw(seed: int, examples: int, scale: float = 1.0):

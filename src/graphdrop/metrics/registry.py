@@ -15,17 +15,12 @@ import torch
 from torch import Tensor
 
 from graphdrop.config import Config
-from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.metrics import (
-    RareFigures,
-    aurc,
-    brier_score,
-    calibration_error,
-    nll,
-    ood_auroc,
-    pavpu,
-    rare_figures,
-)
+from graphdrop.metrics.calibration import calibration_error
+from graphdrop.metrics.ood import ood_auroc
+from graphdrop.metrics.pavpu import pavpu
+from graphdrop.metrics.rare import RareFigures, rare_figures
+from graphdrop.metrics.scoring import brier_score, nll
+from graphdrop.metrics.selective import aurc
 
 Output = Literal["classes", "labels", "gaussian"]
 """How ``predict`` reads the outputs of a network."""
@@ -107,7 +102,7 @@ def macro_f1(predicted: Tensor, labels: Tensor) -> float:
     return sum(scores) / len(scores)
 
 
-def error_auroc(prediction: Predictive, labels: Tensor, by: str) -> float | None:
+def error_auroc(prediction: Any, labels: Tensor, by: str) -> float | None:
     """How well an uncertainty finds the errors: its AUROC; `None` where all or none are right.
 
     The chance that of a wrong and a right prediction the wrong one is the more uncertain.
@@ -118,7 +113,7 @@ def error_auroc(prediction: Predictive, labels: Tensor, by: str) -> float | None
     return float(ood_auroc(getattr(prediction, by), wrong))
 
 
-def _binary_auroc(prediction: Predictive, labels: Tensor, _: Config) -> float | None:
+def _binary_auroc(prediction: Any, labels: Tensor, _: Config) -> float | None:
     """Area under the ROC curve of two classes, the second one as the positive."""
     positive = labels == 1
     if prediction.probabilities.shape[1] != 2 or bool(positive.all()) or not bool(positive.any()):
@@ -126,9 +121,7 @@ def _binary_auroc(prediction: Predictive, labels: Tensor, _: Config) -> float | 
     return float(ood_auroc(prediction.probabilities[:, 1], positive))
 
 
-def rare_classes_found(
-    prediction: Predictive, labels: Tensor, config: Config
-) -> dict[int, RareFigures]:
+def rare_classes_found(prediction: Any, labels: Tensor, config: Config) -> dict[int, RareFigures]:
     """How well each rare class is found, by class; without those that no node here is of."""
     settings = config.predict
     found = {
@@ -146,33 +139,33 @@ def rare_classes_found(
 def _rare_mean(field: str) -> Callable[[Any, Tensor, Config], float | None]:
     """A metric that is the mean of a figure over the rare classes; ``None`` without one."""
 
-    def compute(prediction: Predictive, labels: Tensor, config: Config) -> float | None:
+    def compute(prediction: Any, labels: Tensor, config: Config) -> float | None:
         found = rare_classes_found(prediction, labels, config).values()
         return fmean(getattr(figures, field) for figures in found) if found else None
 
     return compute
 
 
-def label_accuracy(prediction: LabelPredictive, targets: Tensor) -> float:
+def label_accuracy(prediction: Any, targets: Tensor) -> float:
     """The fraction of right entries, with a yes above one half; `targets` are `(n, labels)`."""
     return float((prediction.labels == (targets > 0.5)).double().mean())
 
 
-def label_nll(prediction: LabelPredictive, targets: Tensor) -> float:
+def label_nll(prediction: Any, targets: Tensor) -> float:
     """The mean negative log-likelihood of all entries."""
     yes = prediction.probabilities.double()
     chance = torch.where(targets > 0.5, yes, 1.0 - yes).clamp_min(torch.finfo(torch.float32).tiny)
     return float(-chance.log().mean())
 
 
-def micro_f1(prediction: LabelPredictive, targets: Tensor) -> float:
+def micro_f1(prediction: Any, targets: Tensor) -> float:
     """F1 of all entries together."""
     truth, said = targets > 0.5, prediction.labels
     hits = float((truth & said).sum())
     return 2.0 * hits / max(1.0, float(truth.sum() + said.sum()))
 
 
-def root_mean_square_error(prediction: GaussianPredictive, targets: Tensor) -> float:
+def root_mean_square_error(prediction: Any, targets: Tensor) -> float:
     """The root mean square error of the predicted means; `targets` are `(n,)` or `(n, targets)`."""
     return float((prediction.mean - as_columns(targets)).double().square().mean().sqrt())
 
@@ -189,26 +182,26 @@ def mean_error(targets: Tensor, mean: Sequence[float] | None) -> float:
     return float((truth - answer).square().mean().sqrt())
 
 
-def moments_nll(prediction: GaussianPredictive, targets: Tensor) -> float:
+def moments_nll(prediction: Any, targets: Tensor) -> float:
     """The mean negative log-likelihood of a Gaussian with the predicted mean and variance."""
     terms = gaussian_nll(prediction.mean, prediction.variance.log(), as_columns(targets))
     return float(terms.double().mean())
 
 
-def coverage(prediction: GaussianPredictive, targets: Tensor) -> float:
+def coverage(prediction: Any, targets: Tensor) -> float:
     """The fraction of targets inside their central 90 % interval."""
     low, high = prediction.intervals(0.9)
     truth = as_columns(targets)
     return float(((truth >= low) & (truth <= high)).double().mean())
 
 
-def interval_width(prediction: GaussianPredictive) -> float:
+def interval_width(prediction: Any) -> float:
     """The mean width of the central 90 % interval."""
     low, high = prediction.intervals(0.9)
     return float((high - low).double().mean())
 
 
-def r_squared(prediction: GaussianPredictive, targets: Tensor) -> float | None:
+def r_squared(prediction: Any, targets: Tensor) -> float | None:
     """The share of variance explained, the mean over targets; `None` where one is constant."""
     truth = as_columns(targets).double()
     spread = truth.var(0, correction=0)
@@ -229,7 +222,7 @@ def as_columns(targets: Tensor) -> Tensor:
     return targets if targets.dim() > 1 else targets[:, None]
 
 
-def _pavpu(prediction: Predictive, labels: Tensor, config: Config) -> float:
+def _pavpu(prediction: Any, labels: Tensor, config: Config) -> float:
     settings = config.predict
     certain = pavpu(
         prediction.probabilities,
@@ -241,7 +234,7 @@ def _pavpu(prediction: Predictive, labels: Tensor, config: Config) -> float:
     return float(certain.pavpu)
 
 
-def _aurc(prediction: Predictive, labels: Tensor, _: Config) -> float:
+def _aurc(prediction: Any, labels: Tensor, _: Config) -> float:
     return float(aurc(prediction.probabilities, labels, predictions=prediction.predicted))
 
 
@@ -430,7 +423,7 @@ def metrics_by_name() -> dict[str, ScoreMetric]:
 
 
 def score(
-    prediction: Predictive | LabelPredictive | GaussianPredictive,
+    prediction: Any,
     targets: Tensor,
     config: Config,
     output: Output = "classes",

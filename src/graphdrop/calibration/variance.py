@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.inference.gaussian import GaussianPredictive
 
 PRIOR_NODES = 10
 """The prior counts as much as this many nodes whose variance is right."""
@@ -47,6 +49,15 @@ class VarianceScaling(Calibrator):
     def scaled(self, variance: Tensor) -> Tensor:
         """A variance ``[nodes, targets]``, corrected."""
         return variance * self.factor.to(variance)
+
+    def finish(self, answer: GaussianPredictive) -> GaussianPredictive:
+        """The prediction with both of its variances corrected."""
+        return replace(
+            answer,
+            aleatoric=self.scaled(answer.aleatoric),
+            epistemic=self.scaled(answer.epistemic),
+            variance_factor=self.factor,
+        )
 
     @classmethod
     def fit(cls, samples: Samples, targets: Tensor) -> Self:

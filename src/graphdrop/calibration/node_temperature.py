@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from graphdrop.inference.calibration.base import Calibrator, Samples, check_targets
-from graphdrop.inference.calibration.surroundings import Surroundings
-from graphdrop.inference.calibration.temperature import TemperatureScaling
+from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.inference.surroundings import Surroundings
 
 LEARNING_RATE = 0.01
 EPOCHS, PATIENCE = 1000, 100

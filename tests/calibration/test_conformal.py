@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from graphdrop.metrics import ConformalScore, SplitConformal
+from graphdrop.calibration import ConformalScore, SplitConformal
 
 
 def _world(seed: int, examples: int):

@@ -29,9 +29,8 @@ def layer_mask(layer: int, logit: Tensor, *, before: bool = False) -> Mask:
 def chain(parts: list[Graph], x: Tensor, logit: Tensor, *, before: bool, backend: str) -> Tensor:
     """Some layers one after the other; a logit per edge is one for each edge of the whole."""
     for layer, part in enumerate(parts):
-        edge = part.parent_edge
-        own = logit if logit.dim() == 0 or edge is None else logit[edge]
-        x = torch.tanh(aggregate(part, x, layer_mask(layer, own, before=before), backend=backend))
+        mask = layer_mask(layer, logit, before=before)
+        x = torch.tanh(aggregate(part, x, mask, backend=backend))
     return x
 
 
@@ -72,18 +71,21 @@ def test_a_receptive_field_computes_its_rows_exactly(
     assert_the_field_computes_the_rows(graph(kind), logit, before=before, backend=backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_rate_for_each_edge_follows_its_edge_into_a_part(backend: str) -> None:
-    whole = graph()
+@pytest.mark.parametrize(
+    ("kind", "before", "backend"),
+    [
+        (Normalization.SYM, False, "fused"),
+        (Normalization.SYM, False, "reference"),
+        *((kind, True, "fused") for kind in Normalization),
+        (Normalization.SYM, True, "reference"),
+    ],
+)
+def test_a_rate_for_each_edge_follows_its_edge_into_a_part(
+    kind: Normalization, before: bool, backend: str
+) -> None:
+    whole = graph(kind)
     logit = normal(whole.num_edges, seed=4).requires_grad_()
-    assert_the_field_computes_the_rows(whole, logit, before=False, backend=backend)
-
-
-def test_a_symmetric_normalization_after_masking_takes_no_rate_per_edge_on_a_part() -> None:
-    part = graph("sym").rows(ROWS)
-    mask = layer_mask(0, torch.zeros(part.num_edges), before=True)
-    with pytest.raises(ValueError, match="keep_logit per edge, aggregate over the whole graph"):
-        aggregate(part, normal(part.num_src, FEATURES), mask)
+    assert_the_field_computes_the_rows(whole, logit, before=before, backend=backend)
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,15 @@ def test_runs_of_a_few_edges_add_up_to_the_whole(
     options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
-    materialize = reference.materialize
+    multipliers = reference.edge_multipliers
 
     def counted(
         graph: Graph, mask: Mask, features: int, edges: Tensor, dtype: torch.dtype
     ) -> Tensor:
         runs.append(len(edges))
-        return materialize(graph, mask, features, edges, dtype)
+        return multipliers(graph, mask, features, edges, dtype)
 
-    monkeypatch.setattr(reference, "materialize", counted)
+    monkeypatch.setattr(reference, "edge_multipliers", counted)
     x, logit = normal(7, 3).double().requires_grad_(), torch.tensor(0.3, requires_grad=True)
     whole = reference.aggregate(GRAPH, x, relaxed(logit, **options))
     assert runs == [GRAPH.num_edges]

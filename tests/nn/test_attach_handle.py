@@ -330,5 +330,5 @@ def test_a_rate_per_edge_must_fit_the_messages():
     (rates,) = handle.parameters()
     assert rates.grad.shape == (messages,)
     assert bool((rates.grad != 0.0).all())
-    with pytest.raises(ValueError, match="entries, and the layer passes"):
+    with pytest.raises(ValueError, match="the rate has 10 entries, and the graph 9 edges"):
         handle.model(X, EDGES[:, 1:])

@@ -52,6 +52,14 @@ SAMPLERS = {
     "dropedge and dropout": (DropEdge(0.4, self_loops=False), 0.5),
     "dropedge before": (DropEdge(LearnedRate(0.6), before_normalization=True), 0.0),
     "rate per edge": (DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False), 0.0),
+    "rate per edge before": (
+        DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False, before_normalization=True),
+        0.0,
+    ),
+    "amortized before": (
+        GraphDropConnect(AmortizedRate(22), blocks=2, before_normalization=True),
+        0.0,
+    ),
     "amortized": (GraphDropConnect(AmortizedRate(22), blocks=1), 0.0),
     "blocks": (GraphDropConnect(BetaBernoulliRate(), first_blocks=2), 0.0),
     "per feature before": (
@@ -86,7 +94,7 @@ def check_same(found: list[Tensor], wanted: list[Tensor]) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-BEFORE = ("dropedge before", "per feature before")
+BEFORE = ("dropedge before", "per feature before", "rate per edge before", "amortized before")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,7 @@ def test_a_full_neighbourhood_gives_the_outputs_of_the_full_batch(
     "name",
     [
         *("none", "dropnode", "dropedge and dropout", "rate per edge", "amortized"),
-        *("per feature before", "pairs", "random walk"),
+        *("per feature before", "rate per edge before", "pairs", "random walk"),
     ],
 )
 def test_a_full_neighbourhood_gives_the_expectation_of_the_full_batch(name: str) -> None:
@@ -257,12 +265,22 @@ def test_sampled_edges_have_the_masks_and_weights_of_the_whole_graph(before: boo
     torch.testing.assert_close(part.weight, whole.weight[part.parent_edge] * factor)
 
 
-def test_a_rate_per_edge_before_normalization_is_refused_in_a_sample() -> None:
-    rate = LearnedRate(0.6, entries=EDGES)
-    model = GCN(FEATURES, 6, 2, 4, DropEdge(rate, symmetric=False, before_normalization=True))
+@pytest.mark.parametrize("normalization", ["sym", "row"])
+def test_equal_rates_per_edge_are_one_rate_in_a_sampled_batch(normalization: str) -> None:
+    """Also before normalization, where degrees count edges that were not sampled."""
     batch = one_batch(NeighborLoader(DATA, [2, 2], SEEDS, batch_size=4))
-    with pytest.raises(ValueError, match="not sampled"):
-        outputs(model, batch)
+    found = []
+    for entries in (None, EDGES):
+        rate = LearnedRate(0.6, entries=entries)
+        sampler = DropEdge(rate, symmetric=False, before_normalization=True)
+        torch.manual_seed(0)
+        model = GCN(FEATURES, 6, 2, 4, sampler, normalization=normalization, seed=0)
+        out, *gradients = outputs(model, batch)
+        found.append([out, *(one.sum() if one.shape == (EDGES,) else one for one in gradients)])
+        if entries:  # also edges that the batch does not have
+            touched = model.layers[0].sampler.rate.keep_logit.grad != 0
+            assert int(touched.sum()) > batch.graph.square(normalization).num_edges - NODES
+    check_same(*found)
 
 
 @pytest.mark.parametrize("kind", ["GCN", "attached"])

@@ -73,6 +73,13 @@ SAMPLERS = {
     ),
     "gdc relaxed": lambda: GraphDropConnect(BetaBernoulliRate(), first_blocks=None),
     "gdc pairs": lambda: GraphDropConnect(0.3, pairs=True),
+    "amortized before": lambda: GraphDropConnect(
+        AmortizedRate(EDGE_FEATURES), blocks=2, before_normalization=True
+    ),
+    "rate per edge before": lambda: GraphDropConnect(
+        BetaBernoulliRate(entries=Graph.from_data(some_graph()).num_edges),
+        before_normalization=True,
+    ),
     "amortized": lambda: GraphDropConnect(AmortizedRate(EDGE_FEATURES)),
     "random walk": lambda: RandomWalk(0.3),
 }

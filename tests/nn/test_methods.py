@@ -214,10 +214,3 @@ def test_a_rate_for_every_mask_takes_a_posterior_of_the_layer():
         wanted = rf"model\.rate_draw is \"mask\", but {method} .*{reason}"
         with pytest.raises(ValueError, match=wanted):
             build(method, rate_draw="mask")
-
-
-@pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-AMORTISED"])
-def test_a_rate_per_edge_refuses_what_it_cannot_train_with(method):
-    with pytest.raises(ValueError, match=r"model\.mask is \"before\" and model\.norm \"sym\""):
-        build(method, mask="before", norm="sym")
-    build(method, mask="before", norm="row")

@@ -33,6 +33,10 @@ SAMPLERS: dict[str, tuple[Sampler | None, float]] = {
     "dropedge and dropout": (DropEdge(FixedRate(keep=0.6), self_loops=False), 0.5),
     "dropedge before": (DropEdge(LearnedRate(0.6), before_normalization=True), 0.0),
     "rate per edge": (DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False), 0.0),
+    "rate per edge before": (
+        DropEdge(LearnedRate(0.6, entries=EDGES), symmetric=False, before_normalization=True),
+        0.0,
+    ),
     "blocks": (GraphDropConnect(BetaBernoulliRate(), first_blocks=2), 0.0),
     "per feature before": (
         GraphDropConnect(LearnedRate(0.6), blocks=None, before_normalization=True),
@@ -99,10 +103,12 @@ def test_rows_with_residuals_are_those_of_the_whole_computation(residual: Any, n
 
 
 @pytest.mark.parametrize("norm", ["row", "sym", "paper"])
+@pytest.mark.parametrize("entries", [None, EDGES])
 def test_masks_before_any_normalization_see_full_rows_outside_the_receptive_field(
-    norm: str,
+    entries: int | None, norm: str
 ) -> None:
-    sampler = GraphDropConnect(LearnedRate(0.6), blocks=2, before_normalization=True)
+    rate = LearnedRate(0.6, entries=entries)
+    sampler = GraphDropConnect(rate, blocks=2, before_normalization=True)
     model = GCN(FEATURES, FEATURES, 2, OUTPUTS, sampler, normalization=norm)
     x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=0.67)
     found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)

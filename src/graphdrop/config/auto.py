@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
 
-VERSION = 3
+VERSION = 4
 """The version of the rules below; it is part of a run's key."""
 
 FeatureKind = Literal["words", "dense", "unscaled"]
@@ -140,9 +140,8 @@ FIXED_RATES = (Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS, Method.GCN_GDC)
 HARD = (Method.GCN_GDC, Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_ARM)
 """Methods that are trained with hard masks, and predict with them."""
 PER_EDGE = (Method.GCN_BBDE_LOCAL, Method.GCN_BBGDC_LOCAL, Method.GCN_BBGDC_AMORTISED)
-PER_EDGE_SETTINGS: Settings = {"model": {"mask": "after"}, "objective": {"kl_reduction": "mean"}}
-"""Of a rate for every edge: gradients do not pass through a masked normalization, and a KL summed
-over edges would outweigh the mean likelihood."""
+PER_EDGE_SETTINGS: Settings = {"objective": {"kl_reduction": "mean"}}
+"""Of a rate for every edge: a KL summed over edges would outweigh the mean likelihood."""
 WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
 """Methods whose name says that nothing but what it names is dropped."""
 

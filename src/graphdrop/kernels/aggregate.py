@@ -75,6 +75,12 @@ def _keep_all(device: torch.device) -> Mask:
 
 def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
     backend = backend if isinstance(backend, Backend) else Backend(backend)
+    if isinstance(graph, Graph):
+        mask = mask.of_edges(graph.parent_edge)
+    return _sum_of_edges(graph, x, mask, backend)
+
+
+def _sum_of_edges(graph: CSR, x: Tensor, mask: Mask, backend: Backend) -> Tensor:
     fits = is_fused(graph, x, mask)
     if backend is Backend.FUSED and not fits:
         raise ValueError(
@@ -89,7 +95,7 @@ def _sum(graph: CSR, x: Tensor, mask: Mask, backend: Backend | str) -> Tensor:
         _check_triton(graph, x, mask)
         out = gpu.aggregate(graph, x, mask)
     elif backend is Backend.AUTO and x.dtype in HALF and x.is_cpu:  # summed as on a GPU
-        out = _sum(graph, x.float(), mask, backend).to(x.dtype)
+        out = _sum_of_edges(graph, x.float(), mask, backend).to(x.dtype)
     else:
         out = reference.aggregate(graph, x, mask)
     return out
@@ -148,10 +154,18 @@ def _check(graph: CSR, x: Tensor, mask: Mask) -> None:
                 "draws depend on. Build it with Graph.from_scipy, or leave out the mask."
             )
         mask.draws_per_edge(x.shape[1])
-    if mask.keep_logit.dim() == 1 and mask.keep_logit.shape[0] != graph.num_entries:
+    if mask.keep_logit.dim() == 1 and isinstance(graph, Graph):
+        check_entries(graph, mask)
+
+
+def check_entries(graph: Graph, mask: Mask) -> None:
+    """Raise unless a mask with rates per edge has one for each edge of the whole graph."""
+    whole = graph if graph.parent is None else graph.parent
+    known = graph.parent is not None or graph.parent_edge is None
+    if known and mask.keep_logit.shape[0] != whole.num_edges:
         raise ValueError(
             f"keep_logit has {mask.keep_logit.shape[0]} entries; it takes a scalar or one entry "
-            f"for each of the {graph.num_entries} edges, self-loops included."
+            f"for each of the {whole.num_edges} edges of the whole graph, self-loops included."
         )
 
 
@@ -171,11 +185,6 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
         ones = x.new_ones(part.num_src, blocks)
         return _sum(part, ones, replace(mask, blocks=blocks), backend)
 
-    if not graph.complete and mask.keep_logit.dim() == 1:
-        raise ValueError(
-            "masks before normalization need the rates of edges that were not sampled: with one "
-            "keep_logit per edge, mask after normalization, or take full neighbourhoods"
-        )
     if kind is Normalization.ROW:
         raw = _variant(graph, "all")
         total = degree(_variant(graph.complete_rows, "all"))
@@ -183,11 +192,6 @@ def _masked_before(graph: Graph, x: Tensor, mask: Mask, backend: Backend | str) 
     # the paper's identity stands outside the degrees, the symmetric one inside
     name = "between" if kind is Normalization.PAPER else "all"
     part, sources = _variant(graph, name), _source_rows(graph, name)
-    if part is not sources and mask.keep_logit.dim() == 1:
-        raise ValueError(
-            "masks before a symmetric normalization need the rates of edges outside a receptive "
-            "field: with one keep_logit per edge, aggregate over the whole graph"
-        )
     if not graph.complete:  # of a batch, whose destinations are its first sources
         source_total = degree(sources)
         total = source_total[: graph.num_dst]
@@ -228,8 +232,9 @@ def _power(total: Tensor, exponent: float) -> Tensor:
 
 
 def _form(mask: Mask, blocks: int) -> tuple[object, ...]:
-    """What the draws of a mask with one keep logit depend on."""
-    logit, key = float(mask.keep_logit), tuple(mask.key.tolist())
+    """What the draws of a mask depend on."""
+    key = tuple(mask.key.tolist())
+    logit = id(mask.keep_logit) if mask.keep_logit.dim() else float(mask.keep_logit)
     options = mask.kind, mask.sharing, mask.symmetric, mask.antithetic, mask.temperature
     return (*options, logit, key, blocks, id(mask.table))
 

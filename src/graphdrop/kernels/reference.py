@@ -41,9 +41,16 @@ def materialize(
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """The mask as a matrix ``[edges, features]``, for tests, figures and small graphs."""
-    device = graph.indices.device
     if edges is None:
-        edges = torch.arange(graph.num_edges, device=device)
+        edges = torch.arange(graph.num_edges, device=graph.indices.device)
+    return edge_multipliers(graph, mask.of_edges(graph.parent_edge), features, edges, dtype)
+
+
+def edge_multipliers(
+    graph: Graph, mask: Mask, features: int, edges: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """The same for a mask with a keep logit for each edge of this graph."""
+    device = graph.indices.device
     if mask.kind is Kind.NONE:
         return torch.ones(len(edges), features, dtype=dtype, device=device)
     logit = mask.keep_logit.to(device)
@@ -67,7 +74,7 @@ def aggregate(graph: CSR, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BY
         weight = graph.value[edges][:, None].to(x.dtype)
         if isinstance(graph, Graph):  # another matrix has no ids, hence no mask
             drawn = replace(mask, keep_logit=keep_logit)
-            weight = weight * materialize(graph, drawn, features, edges, x.dtype)
+            weight = weight * edge_multipliers(graph, drawn, features, edges, x.dtype)
         return weight * x[graph.indices[edges]]
 
     # only a concrete mask passes a gradient on; no edges are one empty run, so that x has one

@@ -85,7 +85,7 @@ def _on_gpu(
 ) -> list[Tensor]:
     shared = all(x is inputs[0] for x in inputs)
     x = inputs[0].unsqueeze(1) if shared else torch.stack(list(inputs), 1)
-    sums = gpu.aggregate_samples(graph, x, masks)
+    sums = gpu.aggregate_samples(graph, x, [mask.of_edges(graph.parent_edge) for mask in masks])
     if bias is not None:
         sums = torch.relu_(sums.add_(bias))
     return list(sums.unbind(1))

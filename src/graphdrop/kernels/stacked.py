@@ -61,7 +61,9 @@ def aggregate_stacked(
     if len(given) < samples or not stackable(graph, x.select(1, 0), given):
         alike = len(given) == samples and gpu.together(given, features)
         if alike and is_on_gpu(graph, x, given[0]):
-            return gpu.aggregate_samples(graph, x, given)
+            return gpu.aggregate_samples(
+                graph, x, [mask.of_edges(graph.parent_edge) for mask in given]
+            )
         parts = [
             aggregate(graph, x[:, min(sample, own - 1)], mask) for sample, mask in enumerate(masks)
         ]

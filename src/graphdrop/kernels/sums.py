@@ -18,14 +18,15 @@ from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import LARGEST, Kind, Mask, Sharing
 from graphdrop.io.devices import wide
 from graphdrop.kernels import draw_counts, gpu, loops, passes
-from graphdrop.kernels.aggregate import Backend
+from graphdrop.kernels.aggregate import Backend, check_entries
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
 from graphdrop.kernels.tiles import LANES
 
 
 @dataclass(frozen=True, eq=False)
 class DrawSums:
-    """Sums over distinct draws ``k``, int64: scalars, or one entry per edge for local rates.
+    """Sums over distinct draws ``k``, int64: scalars, or one entry per edge of the
+    whole graph for local rates.
 
     They belong to the pass that is not antithetic, also for an antithetic mask.
     """
@@ -77,10 +78,11 @@ def draw_sums(
         sums = compute(graph, mask, features, read, threshold)
         counted = torch.tensor(count * len(read.source)).to(threshold.device)
     else:
-        sums = torch.zeros(3, graph.num_edges, dtype=torch.int64, device=threshold.device)
-        sums[:, read.edges] = compute(graph, mask, features, read, threshold[read.edges])
+        edges = read.edges if graph.parent_edge is None else graph.parent_edge[read.edges]
+        sums = torch.zeros(3, len(threshold), dtype=torch.int64, device=threshold.device)
+        sums[:, edges] = compute(graph, mask, features, read, threshold[edges])
         counted = torch.zeros_like(sums[0])
-        counted[read.edges] = count
+        counted[edges] = count
     total, kept, kept_opposite = sums
     return DrawSums(counted, total, kept, kept_opposite, threshold.long())
 
@@ -103,11 +105,7 @@ def _check(graph: Graph, mask: Mask) -> None:
             "on one draw no estimator holds; use one rate for all edges, or a mask that draws for "
             "every edge (sharing='edge', symmetric=False)"
         )
-    if len(mask.keep_logit) != graph.num_edges:
-        raise ValueError(
-            f"keep_logit has {len(mask.keep_logit)} entries; it takes a scalar or one entry for "
-            f"each of the {graph.num_edges} edges."
-        )
+    check_entries(graph, mask)
 
 
 def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
@@ -117,11 +115,6 @@ def _read_for_degrees(graph: Graph, mask: Mask) -> tuple[Graph, Mask]:
         return graph, mask
     if graph.normalization is Normalization.ROW:
         return graph.complete_rows, mask
-    if mask.keep_logit.dim() == 1:
-        raise ValueError(
-            "masks before a symmetric normalization read draws outside a receptive field: with "
-            "one keep_logit per edge, use the whole graph"
-        )
     return graph.derived("rows of all ends", lambda: _rows_of_all_ends(graph)), mask
 
 

@@ -267,11 +267,6 @@ def _check(settings: ModelSettings, parts: Parts) -> None:
             f'model.rate_draw is "mask", but {settings.method} {why}: set it to "layer", or take a '
             "method with one beta-Bernoulli rate per layer, such as GCN-BBGDC"
         )
-    if parts.local and settings.mask == "before" and settings.norm != "row":
-        raise ValueError(
-            f'model.mask is "before" and model.norm "{settings.norm}", which {settings.method} '
-            'cannot train with: set model.mask = "after" or model.norm = "row"'
-        )
     if attached and parts.local:
         raise ValueError(
             f"{settings.method} has a rate for every edge, which a {settings.architecture} layer, "

@@ -309,7 +309,6 @@ class GCN(KeepsStream, SampledModel):
             graph = whole.keep(self._inputs.graph(*edges, self.normalization))
             parts, inputs = self._parts_of_batch(batch, features, rows)
             self._show_edges(graph, batch.whole.x)
-        _check_rates(convs, graph)
         steps = list(zip(convs, parts, strict=True))
         while together:
             masks = [
@@ -405,14 +404,3 @@ def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:
     if sampler is None:
         return None
     return sampler.for_first_layer() if layer == 0 else sampler.for_later_layer()
-
-
-def _check_rates(layers: Iterable[SampledGCNConv], graph: Graph) -> None:
-    for layer in layers:
-        entries = 0 if layer.sampler is None else layer.sampler.rate.entries.numel()
-        if entries > 1 and entries != graph.num_edges:
-            raise ValueError(
-                f"the network has a rate for each of {entries} edges, self-loops included, and "
-                f"this graph has {graph.num_edges}: use the graph it was made for, or rates that "
-                "all edges of a layer share"
-            )

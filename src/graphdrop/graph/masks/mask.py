@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -41,7 +41,8 @@ class Mask:
 
     Samplers make it, kernels read it. ``blocks`` splits the features into contiguous blocks
     whose sizes differ by at most one, each with its own draw; ``None`` gives every feature its
-    own. ``keep_logit`` is a scalar, or one entry per edge in the graph's CSR order.
+    own. ``keep_logit`` is a scalar, or one entry per edge of the whole graph in its CSR order; the
+    edges of a part or a mini-batch read theirs by ``Graph.parent_edge``.
     """
 
     kind: Kind
@@ -89,6 +90,12 @@ class Mask:
                 "symmetric is True; it takes sharing='edge', because a draw of a source node "
                 "cannot be shared by both directions of an edge. Pass symmetric=False."
             )
+
+    def of_edges(self, edges: Tensor | None) -> Mask:
+        """The mask of some edges of the whole graph, by their numbers; ``None`` for all."""
+        if edges is None or self.keep_logit.dim() == 0:
+            return self
+        return replace(self, keep_logit=self.keep_logit.index_select(0, edges))
 
     def redrawn(self, key: Tensor, keep_logit: Tensor) -> Mask:
         """The same mask with another key, and another keep logit of the same shape."""

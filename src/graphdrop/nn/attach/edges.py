@@ -178,14 +178,22 @@ class Edges:
         edge = self.batch_edge[self.place]
         return torch.where(edge < 0, 1.0, given.to(edge.device)[edge.clamp_min(0)])
 
-    def in_whole_graph(self, entries: int) -> Tensor | None:
-        """The number of each edge among so many of the whole graph; None outside of batches."""
+    def numbered(self, entries: int) -> Edges:
+        """The edges of a mini-batch with their numbers among so many of the whole graph."""
         if self.batch is None:
-            return None
-        whole, graph = self.batch.whole, self.graph
-        destination, source = graph.draw_dst, graph.draw_src
-        found = whole.find(destination, source, graph.rank)
-        return found if entries == whole.num_edges else whole.with_loops(found, destination, source)
+            return self
+
+        def make() -> Edges:
+            assert self.batch is not None  # noqa: S101
+            whole, graph = self.batch.whole, self.graph
+            destination, source = graph.draw_dst, graph.draw_src
+            edge = whole.find(destination, source, graph.rank)
+            if entries != whole.num_edges:
+                edge = whole.with_loops(edge, destination, source)
+            numbered = replace(graph, parent_edge=edge, structure_of=graph)
+            return replace(self, graph=numbered, _weighted=None)
+
+        return self.graph.derived(("numbered", entries), make)
 
     @cached_property
     def messages(self) -> Graph:
@@ -207,6 +215,9 @@ class Edges:
                 weight=one,
                 normalization=Normalization.NONE,
                 rank=None if whole.rank is None else whole.rank[self.place],
+                parent_edge=(
+                    self.place if whole.parent_edge is None else whole.parent_edge[self.place]
+                ),
                 dst_ids=whole.draw_dst[self.place],
                 src_ids=whole.draw_src[self.place],
             )

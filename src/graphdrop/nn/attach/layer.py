@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -228,17 +227,10 @@ class MaskedLayer(SampledLayer):
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
         if keeps_all or sampler.rate.keeps_all:
             return Masking(edges, None, None, draw, self.number)
-        graph = edges.graph
         entries = sampler.rate.entries.numel()
         if entries > 1 and edges.batch is not None:
-            graph = replace(graph, parent_edge=edges.in_whole_graph(entries))
-        mask = sampler.mask(graph, draw, number)
-        if mask.keep_logit.dim() == 1 and len(mask.keep_logit) != edges.graph.num_edges:
-            raise ValueError(
-                f"the rate of {self.layer} has {len(mask.keep_logit)} entries, and the layer "
-                f"passes {edges.graph.num_edges} messages, the self-loops it adds included: make "
-                "a rate of that size, or one that all edges share"
-            )
+            edges = edges.numbered(entries)
+        mask = sampler.mask(edges.graph, draw, number)
         scale = sampler.row_factor(edges.graph, draw, number, mask)
         return Masking(edges, mask, scale, draw, self.number)
 

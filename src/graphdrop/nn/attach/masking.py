@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -116,8 +115,6 @@ class Masking(NamedTuple):
         mask = self.mask
         if mask is None or not sent.numel():
             return sent
-        if mask.keep_logit.dim() == 1:
-            mask = replace(mask, keep_logit=mask.keep_logit[self.edges.place])
         # several graphs at once on the same edges share their masks
         several = sent.reshape(-1, size, features)
         kept = [aggregate(self.edges.messages, one, mask) for one in several.unbind()]

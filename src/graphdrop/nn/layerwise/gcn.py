@@ -16,7 +16,7 @@ from graphdrop.nn.layerwise.convolution import Prepared, State
 from graphdrop.nn.layerwise.features import Rows
 from graphdrop.nn.layerwise.reach import with_neighbors
 from graphdrop.nn.layerwise.states import States
-from graphdrop.nn.models import DRAWN_TOGETHER, GCN, _check_rates
+from graphdrop.nn.models import DRAWN_TOGETHER, GCN
 from graphdrop.nn.norms import normalize
 from graphdrop.nn.plan import LayerPass, layer_passes, takes_sparse
 from graphdrop.nn.skip_connections import INITIAL
@@ -37,7 +37,6 @@ class LayerwiseGCN:
     def __init__(
         self, model: GCN, x: Rows, graph: Graph, states: States, rows: Tensor | None
     ) -> None:
-        _check_rates(model._convs, graph)
         self.model, self.x, self.graph, self.states, self.rows = model, x, graph, states, rows
         self.convs, self.between = model._convs, model.between
         # the nodes whose inputs and outputs a layer computes, the features first; None for all
@@ -84,12 +83,10 @@ class LayerwiseGCN:
             widest = count * max(width, prepared.terms.shape[2])
             for span in convolution.windows(graph, self.states, widest, rows):
                 window = convolution.window_of(graph, span, rows)
-                own = passes[number]
-                if any(one.sampler is not None and one.sampler.keep_logit.dim() for one in own):
-                    # a rate per edge
-                    own = list(layer_passes(layer, window, draws, number))
                 target = out[slice(*span)] if packed else None
-                part = convolution.convolved(layer, window, prepared, own, None if last else target)
+                part = convolution.convolved(
+                    layer, window, prepared, passes[number], None if last else target
+                )
                 nodes = window.dst_ids
                 assert nodes is not None  # noqa: S101 - a window has ids
                 if not last or between.head is not None:

@@ -139,6 +139,14 @@ class Sampler(nn.Module):
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
         """The mask of one layer in one forward pass; the expected mask if ``draw`` is ``None``."""
+        entries = self.rate.entries
+        numbered = graph.parent is None and graph.parent_edge is not None
+        edges = graph.num_edges if graph.parent is None else graph.parent.num_edges
+        if entries and entries.numel() != edges and not numbered:
+            raise ValueError(
+                f"the rate has {entries.numel()} entries, and the graph {edges} edges, self-loops "
+                "included: use the graph that it was made for, or a rate that all edges share"
+            )
         temperature = TEMPERATURE if draw is None else draw.temperature or TEMPERATURE
         table = None
         if draw is None:
@@ -149,8 +157,6 @@ class Sampler(nn.Module):
             logit = self.rate.logit(self._uniforms(key))
             if kind is Kind.CONCRETE:
                 table = self.rate.table(temperature)
-        if logit.dim() == 1 and graph.parent_edge is not None:
-            logit = logit[graph.parent_edge]
         return Mask(
             kind,
             logit,

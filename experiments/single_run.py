@@ -37,7 +37,7 @@ from experiments.trust import calibration_record
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
 from graphdrop.inference.draws import PREDICTION_STEP
-from graphdrop.metrics import TotalVariation
+from graphdrop.metrics import adjacency, spectral_radius, total_variation
 from graphdrop.nn.sampled import layer_inputs
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
@@ -252,8 +252,8 @@ class Smoothing:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        data, layers = trainer.data, trainer.engine.sampled_layers()
-        self._metric = TotalVariation(data.edge_index, len(data.y), len(layers) - 1)
+        data = trainer.data
+        self._radius = spectral_radius(adjacency(data.edge_index, len(data.y)))
         self._epochs: list[int] = []
         self._values: list[list[float]] = []
 
@@ -267,7 +267,8 @@ class Smoothing:
         with layer_inputs(trainer.engine) as outputs:
             list(trainer.engine.samples(trainer.inputs, [draw]))
         self._epochs.append(epoch)
-        self._values.append([self._metric.measure(output) for output in outputs])
+        edges, radius = trainer.data.edge_index, self._radius
+        self._values.append([float(total_variation(x, edges, radius=radius)) for x in outputs])
 
     def course(self) -> dict[str, Any]:
         """Total variation over the epochs, one list per hidden layer."""

@@ -5,8 +5,6 @@ import torch
 
 from graphdrop.calibration import fit_temperature
 from graphdrop.metrics import (
-    AURC,
-    PAvPU,
     accuracy_gap,
     aurc,
     brier_score,
@@ -129,15 +127,6 @@ def test_coverage_must_be_a_positive_fraction(coverage):
 def test_unknown_calibration_options_are_named(option, message):
     with pytest.raises(ValueError, match=message):
         calibration_error(GOOD, LABELS, **option)
-
-
-@pytest.mark.parametrize("measure", [AURC(), PAvPU(0.5)])
-def test_a_second_model_with_other_classes_needs_a_reset(measure):
-    measure.update(GOOD, LABELS)
-    with pytest.raises(ValueError, match=r"earlier batches had 3: call reset\(\)"):
-        measure.update(torch.full((2, 4), 0.25), LABELS)
-    measure.reset()
-    measure.update(torch.full((2, 4), 0.25), LABELS)
 
 
 def test_masks_of_the_gap_are_checked():

@@ -6,10 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import brier_score_loss, log_loss
+from scipy.stats import entropy
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from sklearn.preprocessing import label_binarize
 
-from graphdrop.metrics import brier_score, nll
+from graphdrop.metrics import accuracy_gap, brier_score, nll, predictive_entropy
 
 LOGITS = 3 * torch.randn(300, 6, generator=torch.Generator().manual_seed(0)).double()
 PROBABILITIES = LOGITS.softmax(-1)
@@ -70,3 +71,56 @@ def test_brier_lies_between_zero_and_two_and_neither_sees_the_order(seed, exampl
     for score in (brier_score, nll):
         permuted = score(probabilities[order], labels[order])
         torch.testing.assert_close(permuted, score(probabilities, labels))
+
+
+def test_entropy_is_scipys_in_nats():
+    probabilities = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    expected = torch.from_numpy(entropy(probabilities.double().numpy(), axis=1))
+    torch.testing.assert_close(predictive_entropy(probabilities), expected, atol=1e-6, rtol=0)
+
+
+def test_certainty_has_entropy_zero_and_a_coin_log_two():
+    result = predictive_entropy(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    assert result.tolist() == [0.0, math.log(2)]
+
+
+@given(st.integers(1, 200))
+def test_no_rounding_lifts_a_uniform_guess_above_log_classes(classes):
+    uniform = torch.full((1, classes), 1 / classes)
+    assert predictive_entropy(uniform).item() <= math.log(classes)
+
+
+def test_samples_that_disagree_are_averaged_before_the_entropy():
+    samples = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    assert predictive_entropy(samples).item() == math.log(2)
+
+
+SURE = torch.tensor([[0.9, 0.1]] * 7)
+TRAIN = torch.tensor([1, 1, 1, 1, 0, 0, 0], dtype=torch.bool)
+TEST = torch.tensor([0, 0, 0, 0, 1, 1, 0], dtype=torch.bool)
+TRUTH = torch.tensor([0, 0, 0, 1, 0, 1, -1])
+
+
+def test_the_accuracy_gap_of_seven_nodes_by_hand():
+    assert accuracy_gap(SURE, TRUTH, TRAIN, TEST).item() == pytest.approx(3 / 4 - 1 / 2)
+
+
+def test_exchanging_the_masks_changes_the_sign_of_the_gap():
+    gap = accuracy_gap(SURE, TRUTH, TEST, TRAIN).item()
+    assert gap == pytest.approx(1 / 2 - 3 / 4)
+
+
+def test_in_the_gap_a_vote_may_replace_the_argmax():
+    vote = torch.tensor([0, 0, 0, 1, 1, 0, 0])
+    assert accuracy_gap(SURE, TRUTH, TRAIN, TEST, predictions=vote).item() == 1.0
+
+
+def test_the_gap_is_the_difference_of_two_of_scikit_learns_accuracies():
+    generator = torch.Generator().manual_seed(0)
+    probabilities = torch.randn(200, 5, generator=generator).softmax(-1)
+    labels = torch.randint(5, (200,), generator=generator)
+    part = torch.randint(3, (200,), generator=generator)
+    predictions = probabilities.argmax(-1)
+    train, test = (accuracy_score(labels[part == p], predictions[part == p]) for p in (0, 1))
+    gap = accuracy_gap(probabilities, labels, part == 0, part == 1)
+    assert gap.item() == pytest.approx(train - test, abs=1e-12)

@@ -9,9 +9,6 @@ import torch
 from sklearn.metrics.pairwise import cosine_distances
 
 from graphdrop.metrics import (
-    DirichletEnergy,
-    MeanAverageDistance,
-    TotalVariation,
     adjacency,
     dirichlet_energy,
     mean_average_distance,
@@ -21,9 +18,9 @@ from graphdrop.metrics import (
 )
 
 MEASURES = {
-    "total variation": (total_variation, TotalVariation),
-    "dirichlet energy": (dirichlet_energy, DirichletEnergy),
-    "mean average distance": (mean_average_distance, MeanAverageDistance),
+    "total variation": total_variation,
+    "dirichlet energy": dirichlet_energy,
+    "mean average distance": mean_average_distance,
 }
 TRIANGLE = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
 
@@ -127,7 +124,7 @@ def test_nodes_without_neighbours_do_not_dilute_the_distance():
 
 @pytest.mark.parametrize("name", ["dirichlet energy", "mean average distance"])
 def test_self_loops_are_left_out(name):
-    measure, _ = MEASURES[name]
+    measure = MEASURES[name]
     signal, edges = _random_graph()
     loops = torch.arange(90).repeat(2, 1)
     with_loops = torch.cat([edges, loops], dim=1)
@@ -138,7 +135,7 @@ def test_self_loops_are_left_out(name):
     ("name", "directed"), [*((name, True) for name in MEASURES), ("total variation", False)]
 )
 def test_the_names_of_the_nodes_do_not_matter(name, directed):
-    measure, _ = MEASURES[name]
+    measure = MEASURES[name]
     signal, edges = _random_graph(directed)
     order = torch.randperm(90, generator=torch.Generator().manual_seed(1))
     renamed = torch.empty_like(signal)
@@ -154,7 +151,7 @@ def test_the_names_of_the_nodes_do_not_matter(name, directed):
     [("total variation", 0), ("dirichlet energy", 2), ("mean average distance", 0)],
 )
 def test_what_the_scale_of_the_signal_does(name, power):
-    measure, _ = MEASURES[name]
+    measure = MEASURES[name]
     signal, edges = _random_graph()
     ratio = (measure(10 * signal, edges) / measure(signal, edges)).item()
     assert ratio == pytest.approx(10**power)
@@ -162,7 +159,7 @@ def test_what_the_scale_of_the_signal_does(name, power):
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_working_in_parts_changes_nothing(name, monkeypatch):
-    measure, _ = MEASURES[name]
+    measure = MEASURES[name]
     signal, edges = _random_graph()
     whole = measure(signal, edges)
     monkeypatch.setattr(smoothing, "_COLUMNS_AT_A_TIME", 7)
@@ -170,34 +167,10 @@ def test_working_in_parts_changes_nothing(name, monkeypatch):
     torch.testing.assert_close(measure(signal, edges), whole, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"), [*((name, 3) for name in MEASURES), ("total variation", 1)]
-)
-def test_the_class_averages_the_function_over_passes_layer_by_layer(name, layers):
-    measure, kind = MEASURES[name]
-    signal, edges = _random_graph()
-    generator = torch.Generator().manual_seed(3)
-    passes = [
-        [torch.relu(signal + torch.randn(90, 150, generator=generator)) for _ in range(layers)]
-        for _ in range(4)
-    ]
-    metric, other = kind(edges, 90, layers), kind(edges, 90, layers)
-    for outputs in (passes[2], passes[0]):
-        metric.update(outputs)
-    for outputs in (passes[3], passes[1]):
-        other.update(outputs)
-    metric.merge_state(other)
-    found = metric.compute()
-    assert len(found) == layers
-    for layer in range(layers):
-        expected = sum(measure(outputs[layer], edges) for outputs in passes) / 4
-        torch.testing.assert_close(found[layer], expected)
-
-
 def test_a_signal_with_a_gradient_in_float32_is_welcome():
     signal, edges = _random_graph()
     single = signal.float().requires_grad_()
-    for measure, _ in MEASURES.values():
+    for measure in MEASURES.values():
         torch.testing.assert_close(
             measure(single, edges), measure(signal, edges), rtol=1e-5, atol=0
         )
@@ -226,25 +199,13 @@ BAD_SIGNALS = [
     ],
 )
 def test_bad_signals_are_named(name, signal, message):
-    measure, kind = MEASURES[name]
     with pytest.raises(ValueError, match=message):
-        measure(signal, TRIANGLE)
-    with pytest.raises(ValueError, match=message if len(signal) == 3 else "signal has 2 rows"):
-        kind(TRIANGLE, 3, layers=1).update([signal])
+        MEASURES[name](signal, TRIANGLE)
 
 
 def test_graphs_that_have_no_answer_are_named():
     chain = torch.tensor([[0, 1], [1, 2]])
     with pytest.raises(ValueError, match="has no cycle"):
         total_variation(torch.ones(3, 1), chain)
-    with pytest.raises(ValueError, match="has no cycle"):
-        TotalVariation(chain, 3, layers=1)
     with pytest.raises(ValueError, match="no edge between two different nodes"):
         mean_average_distance(torch.ones(3, 1), torch.tensor([[0], [0]]))
-    with pytest.raises(ValueError, match="layers is 0"):
-        DirichletEnergy(chain, 3, layers=0)
-    metric = DirichletEnergy(chain, 3, layers=2)
-    with pytest.raises(ValueError, match="signals holds 1 layers"):
-        metric.update([torch.ones(3, 1)])
-    with pytest.raises(ValueError, match="signal has 4 rows, but the graph has 3 nodes"):
-        metric.update([torch.ones(4, 1)] * 2)

@@ -1,15 +1,12 @@
 """Calibration error and reliability diagrams: confidence against accuracy."""
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
-from graphdrop.metrics.inputs import check_labels, check_probabilities, choose
-from graphdrop.metrics.ordering import sort_by
+from graphdrop.metrics.inputs import check_labels, check_probabilities, choose, sort_by
 
 
 class Binning(StrEnum):
@@ -61,8 +58,11 @@ def reliability(
         >>> bins.accuracy[1].item(), bins.confidence[1].item()
         (1.0, 0.75)
     """
-    binning = choose(Binning, binning, "binning")
-    return fill(*_top_class(probabilities, labels), check_bins(bins), binning)
+    mean = check_probabilities(probabilities)
+    confidence, predictions = mean.max(-1)
+    return bin_by_confidence(
+        confidence, predictions == check_labels(labels, *mean.shape), bins, binning
+    )
 
 
 def calibration_error(
@@ -90,67 +90,16 @@ def calibration_error(
         >>> calibration_error(probabilities, torch.tensor([0, 1])).item()  # right half of the time
         0.25
     """
-    filled = reliability(probabilities, labels, bins=bins, binning=binning)
-    return gap(filled, choose(CalibrationNorm, norm, "norm"))
+    return reduce_gaps(reliability(probabilities, labels, bins=bins, binning=binning), norm)
 
 
-class Reliability(Metric):
-    """`reliability` over batches."""
-
-    full_state_update = False
-    confidence: list[Tensor]
-    accurate: list[Tensor]
-
-    def __init__(
-        self, bins: int = 15, binning: Binning | str = Binning.EQUAL_WIDTH, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self.bins, self.binning = check_bins(bins), choose(Binning, binning, "binning")
-        self.add_state("confidence", default=[], dist_reduce_fx="cat")
-        self.add_state("accurate", default=[], dist_reduce_fx="cat")
-
-    def update(self, probabilities: Tensor, labels: Tensor) -> None:
-        """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
-        confidence, accurate = _top_class(probabilities, labels)
-        self.confidence.append(confidence)
-        self.accurate.append(accurate)
-
-    def compute(self) -> Any:
-        """The bins over all batches, as `ReliabilityBins`."""
-        confidence, accurate = dim_zero_cat(self.confidence), dim_zero_cat(self.accurate)
-        return fill(confidence, accurate, self.bins, self.binning)
-
-
-class CalibrationError(Reliability):
-    """`calibration_error` over batches."""
-
-    higher_is_better = False
-
-    def __init__(
-        self,
-        bins: int = 15,
-        norm: CalibrationNorm | str = CalibrationNorm.EXPECTED,
-        binning: Binning | str = Binning.EQUAL_WIDTH,
-        **options: Any,
-    ) -> None:
-        super().__init__(bins, binning, **options)
-        self.norm = choose(CalibrationNorm, norm, "norm")
-
-    def compute(self) -> Tensor:
-        """The error over all batches."""
-        return gap(super().compute(), self.norm)
-
-
-def _top_class(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    mean = check_probabilities(probabilities)
-    labels = check_labels(labels, *mean.shape)
-    confidence, predictions = mean.max(-1)
-    return confidence, predictions == labels
-
-
-def fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> ReliabilityBins:
+def bin_by_confidence(
+    confidence: Tensor, accurate: Tensor, bins: int, binning: Binning | str
+) -> ReliabilityBins:
     """Group examples `(n,)` by confidence; `accurate` is true or false, or a probability."""
-    # Sorted first, so that the sums below add in the same order whatever the order given.
+    if not isinstance(bins, int) or bins < 1:
+        raise ValueError(f"bins is {bins!r}; it takes a whole number of at least 1, such as 15")
+    binning = choose(Binning, binning, "binning")
     confidence, accuracy = sort_by(confidence, accurate)
     if binning is Binning.EQUAL_WIDTH:
         edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=confidence.device)
@@ -166,16 +115,10 @@ def fill(confidence: Tensor, accurate: Tensor, bins: int, binning: Binning) -> R
     )
 
 
-def gap(filled: ReliabilityBins, norm: CalibrationNorm) -> Tensor:
-    """One number for the gaps of all bins."""
-    gaps = (filled.accuracy - filled.confidence).abs().nan_to_num(nan=0.0)
+def reduce_gaps(found: ReliabilityBins, norm: CalibrationNorm | str) -> Tensor:
+    """One number for the gaps between accuracy and confidence of all bins."""
+    norm = choose(CalibrationNorm, norm, "norm")
+    gaps = (found.accuracy - found.confidence).abs().nan_to_num(nan=0.0)
     if norm is CalibrationNorm.MAXIMUM:
         return gaps.max()
-    return (gaps * filled.examples).sum() / filled.examples.sum()
-
-
-def check_bins(bins: int) -> int:
-    """The number of bins; raises if it is invalid."""
-    if not isinstance(bins, int) or bins < 1:
-        raise ValueError(f"bins is {bins!r}; it takes a whole number of at least 1, such as 15")
-    return bins
+    return (gaps * found.examples).sum() / found.examples.sum()

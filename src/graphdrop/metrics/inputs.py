@@ -1,4 +1,4 @@
-"""Validation of the arguments of metrics."""
+"""Checks of the arguments of metrics, and sorting by a score."""
 
 import math
 from enum import StrEnum
@@ -121,3 +121,15 @@ def count_at_least(fraction: float, total: int) -> int:
     Rounding must not raise it: 0.07 * 100 is a hair above 7 in floating point and is still 7.
     """
     return max(1, math.ceil(fraction * total - 1e-9 * total))
+
+
+def sort_by(score: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort by a score; the values in that order are averaged among equal scores.
+
+    Giving each of a group of equal scores the group's mean makes a cumulative sum of the values
+    the expectation over all ways to order the group.
+    """
+    score, order = score.sort()
+    _, group, size = torch.unique_consecutive(score, return_inverse=True, return_counts=True)
+    total = torch.bincount(group, weights=values[order].to(torch.float64))
+    return score, (total / size)[group]

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphdrop.metrics.inputs import choose
-from graphdrop.metrics.outcomes import OutcomeMetric, Outcomes, judge
+from graphdrop.metrics.selective import judge
 
 
 class ThresholdAxis(StrEnum):
@@ -74,8 +74,17 @@ def pavpu(
         >>> pavpu(probabilities, torch.tensor([0, 1]), threshold=0.5).pavpu.item()
         1.0
     """
-    outcomes = judge(probabilities, labels, uncertainty, predictions)
-    return _value(outcomes, threshold, axis)
+    curve = pavpu_curve(
+        probabilities,
+        labels,
+        [float(threshold)],
+        axis=axis,
+        uncertainty=uncertainty,
+        predictions=predictions,
+    )
+    return PavpuResult(
+        curve.pavpu[0], curve.accurate_given_certain[0], curve.uncertain_given_inaccurate[0]
+    )
 
 
 def pavpu_curve(
@@ -91,75 +100,40 @@ def pavpu_curve(
 
     The paper's figure shows the fractions 0.5 to 1.
     """
-    outcomes = judge(probabilities, labels, uncertainty, predictions)
-    return _curve(outcomes, thresholds, axis)
-
-
-class PAvPU(OutcomeMetric):
-    """`pavpu` over batches: the predictions of all updates are judged together."""
-
-    def __init__(
-        self, threshold: float, axis: ThresholdAxis | str = ThresholdAxis.LARGEST, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self.threshold, self.axis = threshold, choose(ThresholdAxis, axis, "axis")
-        _positions([threshold], self.axis)
-
-    def compute(self) -> PavpuResult:
-        """PAvPU and its conditional probabilities over all batches."""
-        return _value(self.outcomes(), self.threshold, self.axis)
-
-
-class PAvPUCurve(OutcomeMetric):
-    """`pavpu_curve` over batches: the predictions of all updates are judged together."""
-
-    def __init__(
-        self,
-        thresholds: Sequence[float] | Tensor | None = None,
-        axis: ThresholdAxis | str = ThresholdAxis.LARGEST,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.axis = choose(ThresholdAxis, axis, "axis")
-        self.thresholds = _positions(thresholds, self.axis)
-
-    def compute(self) -> PavpuCurveResult:
-        """The curve over all batches."""
-        return _curve(self.outcomes(), self.thresholds, self.axis)
-
-
-def _value(outcomes: Outcomes, threshold: float, axis: ThresholdAxis | str) -> PavpuResult:
-    curve = _curve(outcomes, [float(threshold)], axis)
-    return PavpuResult(
-        curve.pavpu[0], curve.accurate_given_certain[0], curve.uncertain_given_inaccurate[0]
-    )
-
-
-def _curve(
-    outcomes: Outcomes,
-    thresholds: Sequence[float] | Tensor | None,
-    axis: ThresholdAxis | str,
-) -> PavpuCurveResult:
+    scores, right, classes = judge(probabilities, labels, uncertainty, predictions)
     axis = choose(ThresholdAxis, axis, "axis")
-    uncertainty, order = outcomes.uncertainty.sort()
-    positions = _positions(thresholds, axis).to(uncertainty.device)
-    cutoffs = _cutoffs(positions, axis, uncertainty, outcomes.classes)
-    examples = uncertainty.numel()
-    accurate = outcomes.accurate[order].cumsum(0)
-    all_accurate = accurate[-1]
-    certain = torch.searchsorted(uncertainty, cutoffs, right=True)
+    rising, order = scores.sort()
+    positions = _check_thresholds(thresholds, axis).to(rising.device)
+    cutoffs = positions
+    match axis:
+        case ThresholdAxis.LOG_CLASSES:
+            cutoffs = positions * math.log(classes)
+        case ThresholdAxis.RANGE:
+            # lerp is exact at both ends, where smallest + 1 * (largest - smallest) may fall an
+            # ulp short of the largest and lose it.
+            cutoffs = torch.lerp(rising[0], rising[-1], positions)
+        case ThresholdAxis.LARGEST:
+            if rising[-1] < 0:
+                raise ValueError(
+                    f"uncertainty is at most {rising[-1].item():.4g}, but a fraction of the "
+                    "largest needs it to be non-negative: use the axis "
+                    f"{ThresholdAxis.RANGE.value!r}"
+                )
+            cutoffs = positions * rising[-1]
+    examples, accurate = rising.numel(), right[order].double().cumsum(0)
+    certain = torch.searchsorted(rising, cutoffs, right=True)
     accurate_certain = torch.cat([accurate.new_zeros(1), accurate])[certain]
-    inaccurate_uncertain = (examples - certain) - (all_accurate - accurate_certain)
+    inaccurate_uncertain = (examples - certain) - (accurate[-1] - accurate_certain)
     return PavpuCurveResult(
         thresholds=positions,
         cutoffs=cutoffs,
-        pavpu=_ratio(accurate_certain + inaccurate_uncertain, examples),
-        accurate_given_certain=_ratio(accurate_certain, certain),
-        uncertain_given_inaccurate=_ratio(inaccurate_uncertain, examples - all_accurate),
+        pavpu=(accurate_certain + inaccurate_uncertain) / examples,
+        accurate_given_certain=accurate_certain / certain,
+        uncertain_given_inaccurate=inaccurate_uncertain / (examples - accurate[-1]),
     )
 
 
-def _positions(thresholds: Sequence[float] | Tensor | None, axis: ThresholdAxis) -> Tensor:
+def _check_thresholds(thresholds: Sequence[float] | Tensor | None, axis: ThresholdAxis) -> Tensor:
     if thresholds is None:
         if axis is ThresholdAxis.VALUE:
             raise ValueError(
@@ -183,27 +157,3 @@ def _positions(thresholds: Sequence[float] | Tensor | None, axis: ThresholdAxis)
             "choose another axis if it is an uncertainty in nats"
         )
     return positions
-
-
-def _cutoffs(positions: Tensor, axis: ThresholdAxis, rising: Tensor, classes: int) -> Tensor:
-    smallest, largest = rising[0], rising[-1]
-    match axis:
-        case ThresholdAxis.VALUE:
-            return positions
-        case ThresholdAxis.LOG_CLASSES:
-            return positions * math.log(classes)
-        case ThresholdAxis.RANGE:
-            # lerp is exact at both ends, where smallest + 1 * (largest - smallest) may fall an
-            # ulp short of the largest and lose it.
-            return torch.lerp(smallest, largest, positions)
-        case ThresholdAxis.LARGEST:
-            if largest < 0:
-                raise ValueError(
-                    f"uncertainty is at most {largest.item():.4g}, but a fraction of the largest "
-                    f"needs it to be non-negative: use the axis {ThresholdAxis.RANGE.value!r}"
-                )
-            return positions * largest
-
-
-def _ratio(part: Tensor, whole: Tensor | int) -> Tensor:
-    return part.to(torch.float64) / whole

@@ -7,16 +7,8 @@ the labels, and are 0 for the posterior itself.
 import torch
 from torch import Tensor
 
-from graphdrop.metrics.calibration import (
-    Binning,
-    CalibrationError,
-    CalibrationNorm,
-    check_bins,
-    fill,
-    gap,
-)
-from graphdrop.metrics.inputs import check_probabilities, choose
-from graphdrop.metrics.scoring import MeanOverExamples
+from graphdrop.metrics.calibration import Binning, CalibrationNorm, bin_by_confidence, reduce_gaps
+from graphdrop.metrics.inputs import check_probabilities
 
 
 def posterior_calibration_error(
@@ -37,9 +29,10 @@ def posterior_calibration_error(
         norm: the mean over examples or the largest gap.
         binning: equal width or equal mass.
     """
-    confidence, expected = _top_class(probabilities, posterior)
-    filled = fill(confidence, expected, check_bins(bins), choose(Binning, binning, "binning"))
-    return gap(filled, choose(CalibrationNorm, norm, "norm"))
+    mean, true = _check_both(probabilities, posterior)
+    confidence, predictions = mean.max(-1)
+    expected = true.gather(1, predictions[:, None]).squeeze(1)
+    return reduce_gaps(bin_by_confidence(confidence, expected, bins, binning), norm)
 
 
 def posterior_divergence(probabilities: Tensor, posterior: Tensor) -> Tensor:
@@ -48,40 +41,12 @@ def posterior_divergence(probabilities: Tensor, posterior: Tensor) -> Tensor:
     A probability of exactly 0 counts as in `nll`. The arguments are those of
     `posterior_calibration_error`.
     """
-    return _divergences(probabilities, posterior).mean()
-
-
-class PosteriorCalibrationError(CalibrationError):
-    """`posterior_calibration_error` over batches."""
-
-    def update(self, probabilities: Tensor, posterior: Tensor) -> None:
-        """Add a batch of probabilities and posteriors, both `(n, classes)`."""
-        confidence, expected = _top_class(probabilities, posterior)
-        self.confidence.append(confidence)
-        self.accurate.append(expected)
-
-
-class PosteriorDivergence(MeanOverExamples):
-    """`posterior_divergence` over batches."""
-
-    def update(self, probabilities: Tensor, posterior: Tensor) -> None:
-        """Add a batch of probabilities and posteriors, both `(n, classes)`."""
-        self.add(_divergences(probabilities, posterior))
-
-
-def _top_class(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
-    mean, true = _checked(probabilities, posterior)
-    confidence, predictions = mean.max(-1)
-    return confidence, true.gather(1, predictions[:, None]).squeeze(1)
-
-
-def _divergences(probabilities: Tensor, posterior: Tensor) -> Tensor:
-    mean, true = _checked(probabilities, posterior)
+    mean, true = _check_both(probabilities, posterior)
     floor = torch.finfo(probabilities.dtype).tiny
-    return (torch.xlogy(true, true) - true * mean.clamp(min=floor).log()).sum(-1)
+    return (torch.xlogy(true, true) - true * mean.clamp(min=floor).log()).sum(-1).mean()
 
 
-def _checked(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
+def _check_both(probabilities: Tensor, posterior: Tensor) -> tuple[Tensor, Tensor]:
     mean, true = check_probabilities(probabilities), check_probabilities(posterior, "posterior")
     if mean.shape != true.shape:
         raise ValueError(

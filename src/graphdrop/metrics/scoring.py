@@ -1,12 +1,31 @@
-"""Proper scoring rules: the Brier score and the negative log-likelihood of the labels."""
+"""Scores of class probabilities: entropy, Brier score, likelihood, the gap of accuracies."""
 
-from typing import Any
+import math
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from graphdrop.metrics.inputs import check_labels, check_probabilities
+from graphdrop.metrics.inputs import check_flags, check_labels, check_probabilities
+
+
+def predictive_entropy(probabilities: Tensor) -> Tensor:
+    """The predictive entropy, `-sum_c p_c log p_c` of each example's mean probabilities.
+
+    Args:
+        probabilities: `(n, classes)`, or `(samples, n, classes)`, which is averaged first.
+
+    Returns:
+        `(n,)` in float64, between 0 and `log(classes)`.
+
+    Example:
+        >>> predictive_entropy(torch.tensor([[1.0, 0.0]])).tolist()
+        [0.0]
+    """
+    mean = check_probabilities(probabilities)
+    # Rounding can lift a uniform row an ulp above log C, where the threshold "1.0 of log C" would
+    # call it uncertain.
+    entropy: Tensor = torch.special.entr(mean).sum(-1)
+    return entropy.clamp(0.0, math.log(mean.size(1)))
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -20,7 +39,9 @@ def brier_score(probabilities: Tensor, labels: Tensor) -> Tensor:
         >>> brier_score(torch.tensor([[0.5, 0.5]]), torch.tensor([0])).item()
         0.5
     """
-    return _squared_distances(probabilities, labels).mean()
+    mean = check_probabilities(probabilities)
+    true_class = torch.nn.functional.one_hot(check_labels(labels, *mean.shape), mean.size(1))
+    return (mean - true_class).square().sum(-1).mean()
 
 
 def nll(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -34,57 +55,47 @@ def nll(probabilities: Tensor, labels: Tensor) -> Tensor:
         >>> round(nll(torch.tensor([[0.5, 0.5]]), torch.tensor([0])).item(), 4)  # log 2
         0.6931
     """
-    return _surprises(probabilities, labels).mean()
-
-
-class MeanOverExamples(Metric):
-    """The mean of a loss over the examples of all batches."""
-
-    full_state_update = False
-    higher_is_better = False
-    total: Tensor
-    examples: Tensor
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.add_state("total", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("examples", torch.tensor(0), dist_reduce_fx="sum")
-
-    def add(self, losses: Tensor) -> None:
-        """Count the losses `(n,)` of a batch."""
-        self.total += losses.sum()
-        self.examples += losses.numel()
-
-    def compute(self) -> Tensor:
-        """The mean over all examples of all batches."""
-        return self.total / self.examples
-
-
-class BrierScore(MeanOverExamples):
-    """`brier_score` over batches."""
-
-    def update(self, probabilities: Tensor, labels: Tensor) -> None:
-        """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
-        self.add(_squared_distances(probabilities, labels))
-
-
-class NLL(MeanOverExamples):
-    """`nll` over batches."""
-
-    def update(self, probabilities: Tensor, labels: Tensor) -> None:
-        """Add a batch of probabilities `(n, classes)` and labels `(n,)`."""
-        self.add(_surprises(probabilities, labels))
-
-
-def _squared_distances(probabilities: Tensor, labels: Tensor) -> Tensor:
-    mean = check_probabilities(probabilities)
-    labels = check_labels(labels, *mean.shape)
-    true_class = torch.nn.functional.one_hot(labels, mean.size(1))
-    return (mean - true_class).square().sum(-1)
-
-
-def _surprises(probabilities: Tensor, labels: Tensor) -> Tensor:
     mean = check_probabilities(probabilities)
     labels = check_labels(labels, *mean.shape)
     floor = torch.finfo(probabilities.dtype).tiny
-    return -mean.gather(1, labels[:, None]).squeeze(1).clamp(min=floor).log()
+    return -mean.gather(1, labels[:, None]).clamp(min=floor).log().mean()
+
+
+def accuracy_gap(
+    probabilities: Tensor,
+    labels: Tensor,
+    train_mask: Tensor,
+    test_mask: Tensor,
+    *,
+    predictions: Tensor | None = None,
+) -> Tensor:
+    """Generalization gap: accuracy on the training nodes minus accuracy on the test nodes.
+
+    Labels outside the two masks are not read.
+
+    Args:
+        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
+        labels: true class ids `(n,)`.
+        train_mask: boolean `(n,)`.
+        test_mask: boolean `(n,)`, disjoint from `train_mask`.
+        predictions: class ids `(n,)`, such as the majority vote; the argmax if not given.
+    """
+    mean = check_probabilities(probabilities)
+    examples, classes = mean.shape
+    train = check_flags(train_mask, examples, "train_mask")
+    test = check_flags(test_mask, examples, "test_mask")
+    if shared := int((train & test).sum()):
+        raise ValueError(
+            f"train_mask and test_mask share {shared} nodes, but they must be disjoint: "
+            "a node that was trained on says nothing about new ones"
+        )
+    for name, mask in (("train_mask", train), ("test_mask", test)):
+        if not bool(mask.any()):
+            raise ValueError(
+                f"{name} selects no node, but a gap needs at least one of each: check the split"
+            )
+    predictions = mean.argmax(-1) if predictions is None else predictions
+    # Unlabelled nodes often carry a label outside the range; only those that count are checked.
+    labels = check_labels(torch.where(train | test, labels, 0), examples, classes)
+    right = (check_labels(predictions, examples, classes, "predictions") == labels).double()
+    return right[train].mean() - right[test].mean()

@@ -1,13 +1,43 @@
 """Selective prediction: risk-coverage curves and AURC."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphdrop.metrics.inputs import check_fraction, count_at_least
-from graphdrop.metrics.ordering import sort_by
-from graphdrop.metrics.outcomes import OutcomeMetric, Outcomes, judge
+from graphdrop.metrics.inputs import (
+    check_fraction,
+    check_labels,
+    check_probabilities,
+    check_scores,
+    count_at_least,
+    sort_by,
+)
+from graphdrop.metrics.scoring import predictive_entropy
+
+
+class Outcomes(NamedTuple):
+    """`uncertainty` and `accurate`, both `(n,)`, and the number of classes."""
+
+    uncertainty: Tensor
+    accurate: Tensor
+    classes: int
+
+
+def judge(
+    probabilities: Tensor,
+    labels: Tensor,
+    uncertainty: Tensor | None = None,
+    predictions: Tensor | None = None,
+) -> Outcomes:
+    """Compare predictions with labels; the predictive entropy and the argmax are the defaults."""
+    mean = check_probabilities(probabilities)
+    examples, classes = mean.shape
+    labels = check_labels(labels, examples, classes)
+    uncertainty = predictive_entropy(mean) if uncertainty is None else uncertainty
+    predictions = mean.argmax(-1) if predictions is None else predictions
+    accurate = check_labels(predictions, examples, classes, "predictions") == labels
+    return Outcomes(check_scores(uncertainty, examples), accurate, classes)
 
 
 class RiskCoverage(NamedTuple):
@@ -51,7 +81,8 @@ def selective_risk(
 
     The other arguments and the handling of ties are those of `risk_coverage_curve`.
     """
-    return _risk_at(judge(probabilities, labels, uncertainty, predictions), coverage)
+    risk = _curve(judge(probabilities, labels, uncertainty, predictions)).risk
+    return risk[count_at_least(check_fraction(coverage, "coverage"), risk.numel()) - 1]
 
 
 def aurc(
@@ -71,7 +102,7 @@ def aurc(
         >>> aurc(probabilities, torch.tensor([0, 1])).item()  # risks 0 and 1/2
         0.25
     """
-    return _area(judge(probabilities, labels, uncertainty, predictions))
+    return _curve(judge(probabilities, labels, uncertainty, predictions)).risk.mean()
 
 
 def excess_aurc(
@@ -86,49 +117,10 @@ def excess_aurc(
     At equal accuracy it judges the uncertainty alone: 0 is perfect. The best order's area is the
     finite sum, not its logarithmic approximation. The arguments are those of `risk_coverage_curve`.
     """
-    return _excess(judge(probabilities, labels, uncertainty, predictions))
-
-
-class RiskCoverageCurve(OutcomeMetric):
-    """`risk_coverage_curve` over batches."""
-
-    def compute(self) -> RiskCoverage:
-        """The curve over all batches."""
-        return _curve(self.outcomes())
-
-
-class SelectiveRisk(OutcomeMetric):
-    """`selective_risk` over batches."""
-
-    higher_is_better = False
-
-    def __init__(self, coverage: float, **options: Any) -> None:
-        super().__init__(**options)
-        self.coverage = check_fraction(coverage, "coverage")
-
-    def compute(self) -> Tensor:
-        """The risk over all batches."""
-        return _risk_at(self.outcomes(), self.coverage)
-
-
-class AURC(OutcomeMetric):
-    """`aurc` over batches."""
-
-    higher_is_better = False
-
-    def compute(self) -> Tensor:
-        """The area over all batches."""
-        return _area(self.outcomes())
-
-
-class ExcessAURC(OutcomeMetric):
-    """`excess_aurc` over batches."""
-
-    higher_is_better = False
-
-    def compute(self) -> Tensor:
-        """The excess over all batches."""
-        return _excess(self.outcomes())
+    outcomes = judge(probabilities, labels, uncertainty, predictions)
+    # With all errors in one group of equal uncertainty the order inside it is immaterial.
+    best = outcomes._replace(uncertainty=(~outcomes.accurate).to(torch.float64))
+    return (_curve(outcomes).risk.mean() - _curve(best).risk.mean()).clamp(min=0.0)
 
 
 def _curve(outcomes: Outcomes) -> RiskCoverage:
@@ -136,18 +128,3 @@ def _curve(outcomes: Outcomes) -> RiskCoverage:
     kept = torch.arange(1, errors.numel() + 1, dtype=torch.float64, device=errors.device)
     # The cumulative mean of zeros and ones can round an ulp past 1.
     return RiskCoverage(kept / errors.numel(), (errors.cumsum(0) / kept).clamp(max=1.0))
-
-
-def _risk_at(outcomes: Outcomes, coverage: float) -> Tensor:
-    risk = _curve(outcomes).risk
-    return risk[count_at_least(check_fraction(coverage, "coverage"), risk.numel()) - 1]
-
-
-def _area(outcomes: Outcomes) -> Tensor:
-    return _curve(outcomes).risk.mean()
-
-
-def _excess(outcomes: Outcomes) -> Tensor:
-    best = outcomes._replace(uncertainty=(~outcomes.accurate).to(torch.float64))
-    # With all errors in one group of equal uncertainty the order inside it is immaterial.
-    return (_area(outcomes) - _area(best)).clamp(min=0.0)

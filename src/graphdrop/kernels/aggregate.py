@@ -94,7 +94,7 @@ def _sum_of_edges(graph: CSR, x: Tensor, mask: Mask, backend: Backend) -> Tensor
     elif backend is Backend.TRITON or (backend is Backend.AUTO and is_on_gpu(graph, x, mask)):
         _check_triton(graph, x, mask)
         out = gpu.aggregate(graph, x, mask)
-    elif backend is Backend.AUTO and x.dtype in HALF and x.is_cpu:  # summed as on a GPU
+    elif backend is Backend.AUTO and x.dtype in HALF:  # summed in float32 everywhere
         out = _sum_of_edges(graph, x.float(), mask, backend).to(x.dtype)
     else:
         out = reference.aggregate(graph, x, mask)
@@ -114,15 +114,16 @@ def is_fused(graph: CSR, x: Tensor, mask: Mask) -> bool:
 
 
 def is_on_gpu(graph: CSR, x: Tensor, mask: Mask) -> bool:
-    """Whether Triton's kernels are the ones to take for these arguments."""
-    if not (x.is_cuda and gpu.supports(graph, x, mask)):
+    """Whether the GPU's kernels are the ones to take: they run there and give right sums."""
+    if not (gpu.is_gpu(x.device) and gpu.supports(graph, x, mask)):
         return False
-    return mask.kind is Kind.NONE or gpu.is_usable(x.device)  # cuSPARSE takes no Triton
+    usable = mask.kind is Kind.NONE or gpu.is_usable(x.device)  # cuSPARSE takes no Triton
+    return usable and gpu.is_right(graph, x, mask)
 
 
 def _check_triton(graph: CSR, x: Tensor, mask: Mask) -> None:
-    usable = is_on_gpu(graph, x, mask) or gpu.is_usable(x.device)
-    if not (gpu.supports(graph, x, mask) and usable):
+    unmasked = mask.kind is Kind.NONE and gpu.is_gpu(x.device)
+    if not (gpu.supports(graph, x, mask) and (unmasked or gpu.is_usable(x.device))):
         raise ValueError(
             "backend='triton' takes float32, bfloat16 or float16 features and float32 weights on a "
             f"GPU, and an installed triton; got x {x.dtype} on {x.device}, weights "

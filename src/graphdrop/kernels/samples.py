@@ -38,7 +38,7 @@ def aggregate_samples(
         rectified_with: a bias ``[features]`` to add before a relu; without it there is neither.
     """
     if not _together(graph, inputs, masks):
-        if inputs[0].is_cuda and _together_on_gpu(graph, inputs, masks):
+        if gpu.is_gpu(inputs[0].device) and _together_on_gpu(graph, inputs, masks):
             return _on_gpu(graph, inputs, masks, rectified_with)
         sums = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
         if rectified_with is None:

@@ -72,7 +72,7 @@ def draw_sums(
     read = _read(graph, mask)
     backend = Backend(backend)
     if backend is Backend.AUTO:
-        backend = _backend_of(threshold.device)
+        backend = _backend_of(read.source)
     compute = {Backend.FUSED: _fused, Backend.TRITON: _triton}.get(backend, _reference)
     if threshold.dim() == 0:
         sums = compute(graph, mask, features, read, threshold)
@@ -87,10 +87,10 @@ def draw_sums(
     return DrawSums(counted, total, kept, kept_opposite, threshold.long())
 
 
-def _backend_of(device: torch.device) -> Backend:
-    if device.type == "cpu":
-        return Backend.FUSED
-    return Backend.TRITON if gpu.is_usable(device) else Backend.REFERENCE
+def _backend_of(nodes: Tensor) -> Backend:
+    if gpu.is_gpu(nodes.device) and gpu.is_usable(nodes.device) and gpu.counts_right(nodes):
+        return Backend.TRITON
+    return Backend.FUSED if nodes.is_cpu else Backend.REFERENCE
 
 
 def _check(graph: Graph, mask: Mask) -> None:

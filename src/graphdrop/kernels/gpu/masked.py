@@ -1,4 +1,4 @@
-"""The custom op ``graphdrop::masked_sum``: Triton's masked sum with shapes and derivatives.
+"""Masked sums on a GPU: the custom op ``graphdrop::masked_sum`` with shapes and derivatives.
 
 It takes the graph as a list of tensors, and several samples at once; the keys of masks are tensors,
 so that a new step needs no compilation. Triton is imported when the op first runs: shapes can be
@@ -9,12 +9,17 @@ computed where it is not installed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphdrop.kernels.gpu.structure import TENSORS, direction_of
+from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import Kind, Mask, Sharing
+from graphdrop.kernels.gpu.structure import TENSORS, direction_of, structure_of
+from graphdrop.kernels.gpu.unmasked import unmasked_sum
+from graphdrop.kernels.passes import options_of
 
 _library: Any = torch.library.Library("graphdrop", "FRAGMENT")  # type: ignore[no-untyped-call]
 _MASK = (
@@ -27,6 +32,82 @@ _library.define(
     "count_draws(Tensor destination, Tensor source, Tensor? rank, Tensor threshold, Tensor key, "
     "int draws, bool by_source, bool symmetric) -> Tensor"
 )
+
+
+def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
+    """The masked neighbourhood sum, ``[num_dst, features]``, in the type of ``x``."""
+    if mask.kind is Kind.NONE or not isinstance(graph, Graph):
+        return unmasked_sum(graph, x)
+    if mask.kind is Kind.MEAN and mask.keep_logit.dim() == 0 and mask.self_loops:
+        return unmasked_sum(graph, x) * torch.sigmoid(mask.keep_logit.detach()).to(x)
+    return aggregate_samples(graph, x.unsqueeze(1), [mask]).squeeze(1)
+
+
+def aggregate_samples(graph: Graph, x: Tensor, masks: Sequence[Mask]) -> Tensor:
+    """Masked sums of several samples in one launch, ``[num_dst, samples, features]``.
+
+    Args:
+        graph: the edges.
+        x: ``[num_src, samples, features]``, or ``[num_src, 1, features]`` that samples share.
+        masks: of one form, none without a mask: they differ in key, keep logit and table alone.
+    """
+    first = masks[0]
+    keys = torch.stack([mask.key for mask in masks]).to(x.device, non_blocking=True)
+    table: list[Tensor] = []
+    if first.table is not None:
+        entries = torch.stack([mask.table.multiplier for mask in masks if mask.table is not None])
+        table = [
+            entries.to(x.device, torch.float32),
+            first.table.slopes.to(x.device, torch.float32),
+        ]
+        rates = first.table.parameters
+    else:
+        rates = torch.stack([mask.keep_logit for mask in masks])
+    if first.kind is not Kind.CONCRETE:
+        # a hard mask has no derivative: estimators such as ARM bring their own
+        rates = rates.detach()
+    options = [int(one) for one in options_of(first, x.shape[2])]
+    return masked_sum(
+        x, structure_of(graph), rates.to(x.device), keys, table, options, first.temperature
+    )
+
+
+def together(masks: Sequence[Mask], features: int) -> bool:
+    """Whether masks are of one form, so that one launch computes their sums."""
+    forms = {
+        (
+            options_of(mask, features),
+            mask.temperature,
+            mask.keep_logit.shape,
+            None if mask.table is None else mask.table.multiplier.shape,
+        )
+        for mask in masks
+    }
+    return len(forms) == 1 and all(
+        mask.kind is not Kind.NONE and not mask.before_normalization for mask in masks
+    )
+
+
+def count_draws(
+    destination: Tensor,
+    source: Tensor,
+    rank: Tensor | None,
+    mask: Mask,
+    threshold: Tensor,
+    draws: int,
+) -> Tensor:
+    """The sum of draws, those kept and those kept in the antithetic pass: ``[3]`` or ``[3, E]``."""
+    counted: Tensor = torch.ops.graphdrop.count_draws(
+        destination,
+        source,
+        rank,
+        threshold,
+        mask.key.to(destination.device, non_blocking=True),
+        draws,
+        mask.sharing is Sharing.SOURCE,
+        mask.symmetric,
+    )
+    return counted
 
 
 def masked_sum(

@@ -79,10 +79,11 @@ def cases(
     graph, features = draw(graphs(edges)), draw(st.sampled_from(widths))
     seed = draw(st.integers(0, 10**6))
     logit = torch.tensor(draw(st.floats(-6.0, 6.0, width=32)))
+    whole = graph.parent or graph  # a rate per edge is one of the whole graph
     sharing = draw(st.sampled_from(Sharing))
     mask = Mask(
         kind,
-        logit + normal(graph.num_edges, seed=seed) if per_edge else logit,
+        logit + normal(whole.num_edges, seed=seed) if per_edge else logit,
         stream_key(seed, step=draw(st.integers(0, 3))),
         sharing=sharing,
         blocks=draw(st.sampled_from([b for b in (1, 2, 3, 5, None) if b is None or b <= features])),

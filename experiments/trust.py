@@ -21,7 +21,7 @@ from experiments.store import Record
 from experiments.tables import Table, summarise
 from experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
-from graphdrop.calibration.floor import drawn_forecasts
+from graphdrop.calibration.floor import simulate_forecasts
 from graphdrop.metrics import reliability
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def floor_gaps(
     of nodes, the sum of the absolute values of a row is one draw of the floor; rows of several runs
     may be added first.
     """
-    pairs = drawn_forecasts(test, calibration, REPLICATES, seed, by_entropy=by_entropy)
+    pairs = simulate_forecasts(test, calibration, REPLICATES, seed, by_entropy=by_entropy)
     return [
         signed_gaps(reliability(forecast, labels, bins=BINS)._asdict()).tolist()
         for forecast, labels in pairs

@@ -14,7 +14,7 @@ import torch
 from pyarrow import parquet
 
 from graphdrop import config, load_dataset
-from graphdrop.calibration.trust import trusted
+from graphdrop.calibration.refusal import trusted
 from graphdrop.cli import main
 from graphdrop.cli.sheet import shown
 from graphdrop.data.synthetic import synthetic_graph

@@ -9,14 +9,13 @@ from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.calibration.entropy_temperature import (
+    SLOPE_DEVIATION,
     SPREAD_DEVIATION,
     EntropyTemperatureScaling,
-    _loss,
 )
 from graphdrop.calibration.fit import apply
-from graphdrop.calibration.floor import apply_by_entropy, refitted_by_entropy
-from graphdrop.calibration.mean_temperature import DEVIATION, SLOPE_DEVIATION
-from graphdrop.calibration.temperature import TemperatureScaling
+from graphdrop.calibration.floor import refit, rescale
+from graphdrop.calibration.temperature import DEVIATION, TemperatureScaling
 from graphdrop.inference import calibrator as base
 from graphdrop.metrics import calibration_error, nll
 
@@ -36,8 +35,8 @@ def logits() -> torch.Tensor:
 
 
 def corrected(calibrator: EntropyTemperatureScaling, logits: torch.Tensor) -> torch.Tensor:
-    ready = calibrator.reading(lambda: iter(logits))
-    return torch.softmax(ready.correct(logits), 2).mean(0)
+    correct = calibrator.corrector(lambda: iter(logits))
+    return torch.softmax(correct(logits), 2).mean(0)
 
 
 @pytest.mark.parametrize("slope", [-1.0, 1.5])
@@ -62,25 +61,6 @@ def test_without_a_slope_it_is_temperature_scaling(logits):
     torch.testing.assert_close(corrected(plain, logits), expected)
 
 
-def test_its_gradient_is_that_of_finite_differences(logits):
-    few, labels = logits[:, :6], torch.tensor([0, 1, 2, 3, 0, 1])
-    temperatures = torch.linspace(0.5, 2.0, 6).double()
-    _, slopes, _ = _loss(lambda: iter(few), labels, temperatures)
-    for node in range(6):
-        step = torch.zeros(6).double()
-        step[node] = 1e-5
-        up, down = (
-            _loss(lambda: iter(few), labels, temperatures * (sign * step).exp())[0]
-            for sign in (1.0, -1.0)
-        )
-        assert slopes[node] == pytest.approx((up - down) / 2e-5, abs=1e-8)
-
-    mean = few.double().mean(0)
-    loss = lambda spread: _loss(lambda: iter(few), labels, temperatures, mean, spread)  # noqa: E731
-    apart = (loss(0.7 + 1e-5)[0] - loss(0.7 - 1e-5)[0]) / 2e-5
-    assert loss(0.7)[2] == pytest.approx(apart, abs=1e-8)
-
-
 def test_samples_that_disagree_too_much_are_brought_together(logits):
     """Where the truth is surer than any mean over the samples, no temperature is low enough."""
     noisy = logits + 6.0 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))
@@ -88,7 +68,7 @@ def test_samples_that_disagree_too_much_are_brought_together(logits):
     found = EntropyTemperatureScaling.fit(lambda: iter(noisy), labels)
     assert found.spread < 0.4
     assert float(calibration_error(corrected(found, noisy), labels)) < 0.012
-    again = EntropyTemperatureScaling.from_json(found.as_json())
+    again = EntropyTemperatureScaling(**found.as_json())
     torch.testing.assert_close(corrected(again, noisy), corrected(found, noisy))
     without = EntropyTemperatureScaling(found.temperature, found.shift, found.slope)
     assert float(calibration_error(corrected(without, noisy), labels)) > 0.05
@@ -100,11 +80,9 @@ def test_a_temperature_follows_the_entropy_as_its_equation_states(logits):
     entropy = -(mean * mean.log()).sum(1) / math.log(CLASSES)
     for shift, slope in ((0.2, 1.5), (-0.4, -1.0), (0.0, 40.0)):
         exponent = (shift + slope * (entropy - 0.5)).clamp(-math.log(1e4), math.log(1e4))
-        ready = EntropyTemperatureScaling(1.3, shift, slope).reading(lambda: iter(few))
+        correct = EntropyTemperatureScaling(1.3, shift, slope).corrector(lambda: iter(few))
         expected = few / (1.3 * exponent.exp())[:, None]
-        torch.testing.assert_close(ready.correct(few), expected, rtol=1e-9, atol=0)
-    with pytest.raises(ValueError, match=r"has 3 rows and .* has read 50 rows"):
-        ready.correct(few[0, :3])
+        torch.testing.assert_close(correct(few), expected, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("nodes", [8, 60])
@@ -128,9 +106,6 @@ def test_its_numbers_have_the_least_nll_with_normal_priors_on_all_of_them(logits
     assert math.log(found.temperature) + found.shift == pytest.approx(best[0], abs=2e-3)
     assert found.slope == pytest.approx(best[1], abs=2e-3)
     assert math.log(found.spread) == pytest.approx(best[2], abs=2e-3)
-    temperatures = torch.full((nodes,), 1.7).double()
-    value, *_ = _loss(lambda: iter(few), labels, temperatures)
-    assert value == pytest.approx(float(nll(torch.softmax(few / 1.7, 2).mean(0), labels)))
 
 
 def test_few_nodes_leave_the_slope_near_zero(logits):
@@ -162,17 +137,18 @@ def test_logits_of_any_model_are_calibrated_in_one_call(logits):
     found = calibrate(logits, labels, "entropy-temperature")
     answer = Predictive.from_logits(logits, calibrator=found)
     torch.testing.assert_close(apply(found, logits), answer.probabilities)
-    with pytest.raises(ValueError, match="has read none"):
+    with pytest.raises(ValueError, match="by what it reads of all samples"):
         found.correct(logits[0])
 
 
-def test_the_floor_refits_shift_and_slope_as_a_fit_would():
+@pytest.mark.parametrize("kind", [TemperatureScaling, EntropyTemperatureScaling])
+def test_the_floor_refits_as_a_fit_would(kind):
     generator = torch.Generator().manual_seed(5)
     forecast = torch.softmax(2.0 * torch.randn(3000, 4, generator=generator).double(), 1)
     labels = torch.multinomial(forecast, 6, replacement=True, generator=generator).t()
-    steps = refitted_by_entropy(forecast, labels)
-    for step, row in zip(steps, labels, strict=True):
+    refits = refit(forecast, labels, by_entropy=kind is EntropyTemperatureScaling)
+    for numbers, row in zip(refits, labels, strict=True):
         outputs = forecast.log()[None]
-        fitted = EntropyTemperatureScaling.fit(lambda outputs=outputs: iter(outputs), row)
-        expected = corrected(fitted, outputs)
-        assert float((apply_by_entropy(forecast, step) - expected).abs().max()) < 0.01
+        expected = corrected(kind.fit(lambda outputs=outputs: iter(outputs), row), outputs)
+        assert float((expected - forecast).abs().max()) > 0.001
+        assert float((rescale(forecast, numbers) - expected).abs().max()) < 0.01

@@ -39,8 +39,8 @@ def gains(name: str, nodes: int, count: int, distortion: float) -> float:
     found = []
     for (logits, labels), (new, truth) in draws(nodes, count, distortion):
         fitted: Calibrator = METHODS[name].fit(lambda few=logits: iter(few), labels)
-        seen = fitted.reading(lambda new=new: iter(new))
-        change = nll(torch.softmax(seen.correct(new), 2).mean(0), truth)
+        correct = fitted.corrector(lambda new=new: iter(new))
+        change = nll(torch.softmax(correct(new), 2).mean(0), truth)
         found.append(float(change - nll(torch.softmax(new, 2).mean(0), truth)))
     return sum(found) / len(found)
 

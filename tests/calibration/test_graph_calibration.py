@@ -14,7 +14,7 @@ from graphdrop.calibration.fit import apply
 from graphdrop.calibration.gats import GATS
 from graphdrop.calibration.node_temperature import margin_loss
 from graphdrop.calibration.temperature import TemperatureScaling
-from graphdrop.inference.surroundings import Surroundings
+from graphdrop.inference.calibrator import Surroundings
 from graphdrop.metrics import calibration_error
 
 HUBS, CLASSES = 500, 4
@@ -63,7 +63,7 @@ def model_and_data() -> tuple[GCN, Data]:
 def _perturbed(kind):
     """A calibrator whose temperatures are not all alike."""
     generator = torch.Generator().manual_seed(1)
-    network = kind.built(3)
+    network = kind.build(3)
     weights = {
         n: torch.randn(w.shape, generator=generator) for n, w in network.state_dict().items()
     }
@@ -122,7 +122,7 @@ def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(
 def test_training_nodes_and_their_neighbors_have_factors_of_their_own():
     logits = torch.tensor([[3.0, 1.0, 0.0]]).repeat(4, 1)
     path = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    weights = GATS.built(3).state_dict() | {"theta": torch.ones(3, 2)}
+    weights = GATS.build(3).state_dict() | {"theta": torch.ones(3, 2)}
     weights["near_and_trained"] = torch.tensor([-1.0, -2.0])
     calibrator = GATS(1.0, weights, 3)
     calibrator.nodes, calibrator.train = 4, (0,)
@@ -184,7 +184,7 @@ def test_no_temperature_is_beyond_a_hundred_times_the_common_one(kind):
     logits, data = small_world()
     bias = "bias" if kind is GATS else "second_bias"
     for number in (-1e4, 1e4):
-        weights = kind.built(3).state_dict() | {bias: torch.tensor(number)}
+        weights = kind.build(3).state_dict() | {bias: torch.tensor(number)}
         found = kind(2.0, weights, 3).temperatures(Surroundings.of(data, logits))
         low = (number < 0.0) == (kind is GATS)
         torch.testing.assert_close(found, torch.full((6,), 0.02 if low else 200.0))
@@ -193,14 +193,14 @@ def test_no_temperature_is_beyond_a_hundred_times_the_common_one(kind):
 @pytest.mark.parametrize("kind", [CaGCN, GATS])
 def test_before_the_first_epoch_it_is_temperature_scaling(kind):
     logits, data = small_world()
-    at_first = kind(1.7, kind.built(3).state_dict(), 3).temperatures(Surroundings.of(data, logits))
+    at_first = kind(1.7, kind.build(3).state_dict(), 3).temperatures(Surroundings.of(data, logits))
     torch.testing.assert_close(at_first, torch.full((6,), 1.7), rtol=0.1, atol=0)
     # two nodes are too few to hold one out: the network stays as it is
     labels, few = torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([1, 4])
     found = calibrate(logits, labels, kind.name, data=data, mask=few)
     common = TemperatureScaling.fit(lambda: iter(logits[None, few]), labels[few]).temperature
     assert found.summary() == {"temperature": pytest.approx(common)}
-    for name, value in kind.built(3).state_dict().items():
+    for name, value in kind.build(3).state_dict().items():
         assert torch.equal(found.network.state_dict()[name], value)
 
 
@@ -225,23 +225,13 @@ def test_training_nodes_are_those_of_a_bool_mask_with_a_value_for_every_node():
     for mask in (None, torch.ones(6), torch.ones(6, 2, dtype=torch.bool), [True] * 6):
         data.train_mask = mask
         assert Surroundings.of(data, logits).train is None
-    rows = torch.tensor([2])
-    assert Surroundings.of(data, logits).around(rows).rows is rows
-
-
-def test_rows_that_were_not_seen_are_refused():
-    logits, data = small_world()
-    seen = _perturbed(CaGCN).seeing(Surroundings.of(data, logits))
-    assert seen.correct(logits.expand(4, -1, -1)).shape == (4, 6, 3)
-    with pytest.raises(ValueError, match="has 5 rows and CaGCN has seen 6 nodes"):
-        seen.correct(logits[:5])
 
 
 def test_a_graph_that_is_missing_is_asked_for():
     logits = torch.randn(5, 3)
-    with pytest.raises(ValueError, match=r"CaGCN has no graph.*data=data"):
+    with pytest.raises(ValueError, match=r"\"cagcn\" has no graph.*data=data"):
         calibrate(logits, torch.zeros(5, dtype=torch.long), "cagcn")
-    with pytest.raises(ValueError, match="has seen none"):
+    with pytest.raises(ValueError, match="by what it reads of all samples or of the graph"):
         _perturbed(CaGCN).correct(logits)
     far = Data(edge_index=torch.tensor([[0], [9]]))
     with pytest.raises(ValueError, match="names node 9"):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from graphdrop.calibration import fit_temperature
 from graphdrop.metrics import (
     accuracy_gap,
     aurc,
@@ -31,7 +30,6 @@ MEASURES = {
     "selective_risk": lambda p, y: selective_risk(p, y, 0.5),
     "risk_coverage_curve": risk_coverage_curve,
     "aurc": aurc,
-    "fit_temperature": fit_temperature,
 }
 
 BAD_PROBABILITIES = {

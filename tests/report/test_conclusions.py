@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from contracts.small_runs import CLASSES, NODES, train, write_graph
-from graphdrop.calibration.trust import RareLimit
+from graphdrop.calibration.refusal import RareLimit
 from graphdrop.metrics.registry import METRICS
 from graphdrop.report.answered import class_figures, refusal, set_figures
 from graphdrop.report.conclusions import conclusions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -16,12 +17,13 @@ from graphdrop.calibration.node_temperature import (
     GraphCalibrator,
     TemperatureNetwork,
 )
+from graphdrop.inference.calibrator import Surroundings
 from graphdrop.inference.propagation import Propagation
-from graphdrop.inference.surroundings import Surroundings
 
 HIDDEN, DROPOUT = 16, 0.5
 
 
+@dataclass(eq=False)
 class CaGCN(GraphCalibrator):
     r"""Multiply the logits of a node by what a GCN of two layers makes of those around it.
 
@@ -49,7 +51,7 @@ class CaGCN(GraphCalibrator):
     margin: ClassVar[float] = 0.5
 
     @classmethod
-    def built(cls, classes: int) -> TemperatureNetwork:
+    def build(cls, classes: int) -> TemperatureNetwork:
         """The GCN, with Glorot's weights in the first layer and none in the second."""
         return _Network(classes)
 

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from graphdrop.calibration.methods import calibrator_for
-from graphdrop.inference.calibrator import Calibrator
+from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.labels import LabelPredictive
-from graphdrop.inference.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -52,7 +51,12 @@ def calibrate(
         0.75
     """
     output = "labels" if isinstance(answer, LabelPredictive) else "classes"
-    outputs = _outputs(answer)
+    if isinstance(answer, LabelPredictive):
+        outputs = torch.logit(answer.probabilities.clamp(1e-7, 1.0 - 1e-7))[None]
+    elif isinstance(answer, Predictive):
+        outputs = _logits_of(answer)
+    else:
+        outputs = answer if answer.dim() == 3 else answer[None]
     if len(labels) != outputs.shape[1]:
         raise ValueError(
             f"labels has {len(labels)} entries for {outputs.shape[1]} predictions: give one for "
@@ -65,19 +69,19 @@ def calibrate(
             "or more. For a yes or no pass logits [n, 2], of which one column is 0."
         )
     chosen, targets = (outputs, labels) if mask is None else (outputs[:, mask], labels[mask])
-    seen = outputs if kind.reads_graph else chosen
-    if not bool(seen.isfinite().all()):
-        row = int((~seen.isfinite()).nonzero()[:, 1].min())
+    read = outputs if kind.reads_graph else chosen
+    if not bool(read.isfinite().all()):
+        row = int((~read.isfinite()).nonzero()[:, 1].min())
         where = "" if mask is None or kind.reads_graph else " of those that mask chooses"
         raise ValueError(
             f"answer has a logit that is not finite in row {row}{where}; a calibrator takes finite "
             "logits. Look at the features and the training of the model."
         )
-    targets = _checked_targets(targets, chosen, output)
-    if data is None:
-        return kind.fit(lambda: iter(chosen), targets)
-    surroundings = Surroundings.of(data, outputs.double().mean(0), mask)
-    return kind.fit_within(surroundings, lambda: iter(chosen), targets)
+    targets = _check_labels(targets, chosen, output)
+    surroundings = None
+    if kind.reads_graph and data is not None:
+        surroundings = Surroundings.of(data, outputs.double().mean(0), mask)
+    return kind.fit(lambda: iter(chosen), targets, surroundings)
 
 
 @torch.no_grad()
@@ -86,8 +90,8 @@ def apply(
 ) -> Predictive | Tensor:
     """Apply a calibrator to a prediction, or to the logits of any model; returns probabilities.
 
-    Only the mean is calibrated: the parts of the entropy and the standard errors are then
-    undefined, and the prediction has ``calibrated == "mean"``.
+    Only the mean of a prediction is calibrated: the parts of the entropy and the standard errors
+    are then undefined, and the prediction has ``calibrated == "mean"``.
 
     Args:
         calibrator: what ``calibrate`` fitted.
@@ -95,25 +99,26 @@ def apply(
             where the calibrator reads the graph.
         data: the graph, for a calibrator that reads it.
     """
-    outputs = _outputs(answer)
-    if data is not None:
-        calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
-    calibrator = calibrator.reading(lambda: iter(outputs))
-    probabilities = torch.softmax(calibrator.correct(outputs).double(), -1).mean(0)
+    logits = _logits_of(answer) if isinstance(answer, Predictive) else answer
+    probabilities = Predictive.from_logits(logits, data, calibrator).probabilities
     if not isinstance(answer, Predictive):
-        return probabilities.float()
-    unknown = torch.full_like(answer.expected_entropy, torch.nan)
+        return probabilities
     return replace(
         answer,
-        probabilities=probabilities.float(),
-        expected_entropy=unknown,
+        probabilities=probabilities,
+        expected_entropy=torch.full_like(answer.expected_entropy, torch.nan),
         deviation=torch.full_like(answer.deviation, torch.nan),
         decision="mean",
         calibrated="mean",
     )
 
 
-def _checked_targets(targets: Tensor, outputs: Tensor, output: str) -> Tensor:
+def _logits_of(answer: Predictive) -> Tensor:
+    """The logarithms of the mean probabilities as one sample, ``[1, n, classes]``."""
+    return answer.probabilities.clamp_min(torch.finfo(torch.float32).tiny).log()[None]
+
+
+def _check_labels(targets: Tensor, outputs: Tensor, output: str) -> Tensor:
     """The labels of the calibration nodes as the fit reads them, if they fit the predictions."""
     if output == "labels":
         if targets.shape != outputs.shape[1:]:
@@ -137,12 +142,3 @@ def _checked_targets(targets: Tensor, outputs: Tensor, output: str) -> Tensor:
             f"takes integers from 0 to {classes - 1}. Leave out nodes without a label with mask=..."
         )
     return targets
-
-
-def _outputs(answer: Predictive | LabelPredictive | Tensor) -> Tensor:
-    """Logits ``[samples, n, ...]``."""
-    if isinstance(answer, Predictive):
-        return answer.probabilities.clamp_min(torch.finfo(torch.float32).tiny).log()[None]
-    if isinstance(answer, LabelPredictive):
-        return torch.logit(answer.probabilities.clamp(1e-7, 1.0 - 1e-7))[None]
-    return answer if answer.dim() == 3 else answer[None]

@@ -9,25 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import repeat
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.mean_temperature import (
-    COLDEST,
-    DEVIATION,
-    HOTTEST,
-    SLOPE_DEVIATION,
-    apply_temperature,
-)
+from graphdrop.calibration.entropy_temperature import SLOPE_DEVIATION
+from graphdrop.calibration.temperature import DEVIATION, HOTTEST
 from graphdrop.metrics.calibration import calibration_error
 from graphdrop.metrics.inputs import check_probabilities
 
 DRAWS = 100
-POINTS = 257
-"""Temperatures at which the expected logit is tabulated, evenly spaced in their logarithm."""
 
 
 class CalibrationFloor(NamedTuple):
@@ -62,12 +54,12 @@ def calibration_floor(
         by_entropy: whether the calibrator is entropy-based temperature scaling; else it is taken
             for a temperature.
     """
-    pairs = drawn_forecasts(probabilities, calibration, draws, seed, by_entropy=by_entropy)
+    pairs = simulate_forecasts(probabilities, calibration, draws, seed, by_entropy=by_entropy)
     found = torch.stack([calibration_error(p, labels, bins=bins) for p, labels in pairs]).double()
     return CalibrationFloor(float(found.mean()), float(found.quantile(0.95)))
 
 
-def drawn_forecasts(
+def simulate_forecasts(
     probabilities: Tensor,
     calibration: Tensor | None,
     draws: int,
@@ -75,80 +67,56 @@ def drawn_forecasts(
     *,
     by_entropy: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Labels of the test nodes drawn from the forecast, each with the forecast calibrated again."""
+    """Draw labels of the test nodes from the forecast, each with the forecast calibrated again."""
     forecast = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
-    shown: Iterator[Tensor] = repeat(forecast, draws)
+    refits: list[Tensor | None] = [None] * draws
     if calibration is not None:
-        drawn = torch.multinomial(calibration, draws, replacement=True, generator=generator).t()
-        if by_entropy:
-            refitted = refitted_by_entropy(calibration, drawn)
-            shown = (apply_by_entropy(forecast, one) for one in refitted)
-        else:
-            temperatures = refitted_temperatures(calibration, drawn).tolist()
-            shown = (apply_temperature(forecast, one) for one in temperatures)
+        drawn = torch.multinomial(calibration, draws, replacement=True, generator=generator)
+        refits = list(refit(calibration, drawn.t(), by_entropy=by_entropy))
     labels = torch.multinomial(forecast, draws, replacement=True, generator=generator).t()
-    return zip(shown, labels, strict=True)
+    for numbers, row in zip(refits, labels, strict=True):
+        yield forecast if numbers is None else rescale(forecast, numbers), row
 
 
-def refitted_temperatures(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """`fit_temperature` for many drawn labels at once, `(draws,)`.
+def refit(probabilities: Tensor, labels: Tensor, *, by_entropy: bool) -> Tensor:
+    """Fit temperature scaling, with or without a slope, to many drawn labels at once.
 
-    The NLL is the mean logarithm of the sum of `exp(logits / T)`, which does not depend on the
-    labels and is tabulated once, minus the mean logit of the labels over `T`. The least penalized
-    value of the table is refined by the parabola through it and its neighbors.
-
-    Args:
-        probabilities: the forecast `(n, classes)`.
-        labels: drawn classes `(draws, n)`.
-    """
-    logits = _logits(probabilities)
-    drawn = torch.stack([logits.gather(1, row[:, None]).mean() for row in labels])
-    grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), POINTS).double()
-    normalizer = torch.stack([(logits / t).logsumexp(-1).mean() for t in grid.exp()])
-    prior = grid.square() / (2.0 * len(logits) * DEVIATION**2)
-    loss = normalizer + prior - drawn[:, None] / grid.exp()
-    place = loss.argmin(1, keepdim=True).clamp(1, POINTS - 2)
-    before, at, after = (loss.gather(1, place + step).squeeze(1) for step in (-1, 0, 1))
-    step = (before - after) / (2.0 * (before - 2.0 * at + after)).clamp_min(1e-12)
-    return (grid[place.squeeze(1)] + step.clamp(-1.0, 1.0) * (grid[1] - grid[0])).exp()
-
-
-def refitted_by_entropy(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Shift and slope of entropy-based temperature scaling for many drawn labels, `(draws, 2)`.
-
-    The truth is 0 for both, so one step of Fisher scoring from there is enough: the mean score of
-    the labels, divided by the information, to which the normal priors add.
+    The truth is 0 for the logarithm of the temperature and for the slope, so one step of Fisher
+    scoring from there is enough: the mean score of the labels, divided by the information, to which
+    the normal priors add.
 
     Args:
-        probabilities: the forecast `(n, classes)`.
-        labels: drawn classes `(draws, n)`.
+        probabilities: the forecast ``(n, classes)``.
+        labels: drawn classes ``(draws, n)``.
+        by_entropy: whether there is a slope.
+
+    Returns:
+        The logarithm of the temperature, and the slope if there is one, ``(draws, 1 or 2)``.
     """
-    columns, logits = _entropy_columns(probabilities), _logits(probabilities)
+    logits, columns = _read(probabilities)
+    columns = columns if by_entropy else columns[:, :1]
     chance = logits.softmax(-1)
     expected = (chance * logits).sum(-1)
     variance = (chance * logits.square()).sum(-1) - expected.square()
+    precision = torch.tensor([DEVIATION**-2, SLOPE_DEVIATION**-2]).to(columns)
     information = columns.t() @ (columns * variance[:, None])
-    information[0, 0] += DEVIATION**-2
-    information[1, 1] += SLOPE_DEVIATION**-2
+    information += precision[: columns.shape[1]].diag()
     surprise = expected - torch.stack([logits.gather(1, y[:, None]).squeeze(1) for y in labels])
     steps: Tensor = torch.linalg.solve(information, (surprise @ columns).t()).t()
     return steps.clamp(-math.log(HOTTEST), math.log(HOTTEST))
 
 
-def apply_by_entropy(probabilities: Tensor, shift_and_slope: Tensor) -> Tensor:
-    """`softmax(log p / T)` with `log T = shift + slope (h - 1/2)`, h the relative entropy of p."""
-    exponent = _entropy_columns(probabilities) @ shift_and_slope.double()
-    tempered = _logits(probabilities) * (-exponent).exp()[:, None]
-    return tempered.softmax(-1).to(probabilities.dtype)
+def rescale(probabilities: Tensor, numbers: Tensor) -> Tensor:
+    """``softmax(log p / T)`` by what ``refit`` found, ``log T = shift + slope (h - 1/2)``."""
+    logits, columns = _read(probabilities)
+    temperatures = (columns[:, : len(numbers)] @ numbers.double()).exp()
+    return (logits / temperatures[:, None]).softmax(-1).to(probabilities.dtype)
 
 
-def _entropy_columns(probabilities: Tensor) -> Tensor:
-    """A column of ones, and the entropy as a share of the largest less 1/2, `(n, 2)`."""
-    entropy = torch.special.entr(probabilities.double()).sum(-1)
-    relative = entropy / math.log(probabilities.shape[-1]) - 0.5
-    return torch.stack([torch.ones_like(relative), relative], 1)
-
-
-def _logits(probabilities: Tensor) -> Tensor:
-    return probabilities.double().clamp_min(torch.finfo(torch.float32).tiny).log()
+def _read(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits; and beside a column of ones h - 1/2, h the entropy as a share of the largest."""
+    p = probabilities.double()
+    relative = torch.special.entr(p).sum(-1) / math.log(p.shape[-1]) - 0.5
+    logits = p.clamp_min(torch.finfo(torch.float32).tiny).log()
+    return logits, torch.stack([torch.ones_like(relative), relative], 1)

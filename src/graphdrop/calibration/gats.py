@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +18,15 @@ from graphdrop.calibration.node_temperature import (
     GraphCalibrator,
     TemperatureNetwork,
 )
-from graphdrop.inference.calibrator import Samples
+from graphdrop.inference.calibrator import Samples, Surroundings
 from graphdrop.inference.propagation import Propagation
-from graphdrop.inference.surroundings import Surroundings
 
 HEADS = 2
 FAR, NEAR, TRAINED = 0, 1, 2
 """A node's distance to the training nodes: more than one step, one step, and none."""
 
 
+@dataclass(eq=False)
 class GATS(GraphCalibrator):
     r"""Graph attention temperature scaling: what the neighbors say, weighted by their likeness.
 
@@ -57,21 +57,23 @@ class GATS(GraphCalibrator):
     worth_from: ClassVar[int] = 20
     weight_decay: ClassVar[float] = 5e-4
     nodes: int = 0
-    train: tuple[int, ...] | None = None
-    """The training nodes of the graph with ``nodes`` nodes that it was fitted on."""
+    """The number of nodes of the graph that it was fitted on."""
+    train: Sequence[int] | None = field(default=None, repr=False)
+    """The training nodes of that graph, where they are known."""
 
     @classmethod
-    def built(cls, classes: int) -> TemperatureNetwork:
+    def build(cls, classes: int) -> TemperatureNetwork:
         """The attention, with weights near 0."""
         return _Network(classes)
 
     @classmethod
-    def fit_within(cls, surroundings: Surroundings, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls, samples: Samples, targets: Tensor, surroundings: Surroundings | None = None
+    ) -> Self:
         """The network of least NLL on the calibration nodes, stopped early."""
-        found = super().fit_within(surroundings, samples, targets)
-        found.nodes = len(surroundings.logits)
-        if surroundings.train is not None:
-            found.train = tuple(surroundings.train.tolist())
+        found = super().fit(samples, targets, surroundings)
+        if surroundings is not None and surroundings.train is not None:
+            found.nodes, found.train = len(surroundings.logits), surroundings.train.tolist()
         return found
 
     def temperatures(self, surroundings: Surroundings) -> Tensor:
@@ -80,19 +82,6 @@ class GATS(GraphCalibrator):
             train = torch.tensor(self.train, device=surroundings.logits.device, dtype=torch.long)
             surroundings = replace(surroundings, train=train)
         return super().temperatures(surroundings)
-
-    def as_json(self) -> dict[str, Any]:
-        """The common temperature, the weights and the training nodes."""
-        train = None if self.train is None else list(self.train)
-        return {**super().as_json(), "nodes": self.nodes, "train": train}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        found = super().from_json(values)
-        found.nodes = int(values["nodes"])
-        found.train = None if values["train"] is None else tuple(values["train"])
-        return found
 
 
 class _Read(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, nnls
 from torch import Tensor
 
-from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.calibration.temperature import check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
 
 KNOTS = 33
-"""Of a curve that is fitted to several samples, at quantiles of their probabilities."""
+"""The number of knots of a curve for several samples, at quantiles of their probabilities."""
 
 PRIOR_NODES = 200
 """The network's own probabilities count as much as curves that were fitted to this many nodes."""
@@ -22,6 +24,7 @@ PRIOR_NODES = 200
 Numbers = NDArray[np.float64]
 
 
+@dataclass(eq=False)
 class IsotonicRegression(Calibrator):
     r"""Map the probability of every class by a rising curve, and normalize.
 
@@ -54,57 +57,48 @@ class IsotonicRegression(Calibrator):
 
     name: ClassVar[str] = "isotonic"
     worth_from: ClassVar[int] = 1000
+    curves: Sequence[tuple[Tensor, Tensor]]
+    floor: float
+    weight: float = 1.0
 
-    def __init__(
-        self, curves: Sequence[tuple[Tensor, Tensor]], floor: float, weight: float = 1.0
-    ) -> None:
-        self.curves = [(knots.double(), values.double()) for knots, values in curves]
-        self.floor, self.weight = float(floor), float(weight)
+    def __post_init__(self) -> None:
+        self.curves = [tuple(torch.as_tensor(x).double() for x in one) for one in self.curves]  # type: ignore[misc]
+        self.floor, self.weight = float(self.floor), float(self.weight)
 
     def correct(self, outputs: Tensor) -> Tensor:
         """The logarithm of the calibrated probabilities."""
         probabilities = torch.softmax(outputs.double(), -1)
-        mapped = [
-            _on_curve(p, *c) for p, c in zip(probabilities.unbind(-1), self.curves, strict=True)
-        ]
+        columns = zip(probabilities.unbind(-1), self.curves, strict=True)
+        mapped = [_interpolate(column, *curve) for column, curve in columns]
         chance = torch.stack(mapped, -1).clamp(self.floor, 1.0)
         chance = torch.lerp(probabilities, chance, self.weight)
         return (chance / chance.sum(-1, keepdim=True)).log().to(outputs.dtype)
 
     @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls,
+        samples: Samples,
+        targets: Tensor,
+        surroundings: Surroundings | None = None,  # noqa: ARG003
+    ) -> Self:
         """The curves of least squared error on the calibration nodes."""
         check_targets(targets)
-        softmax = [torch.softmax(one.double(), 1).cpu().numpy() for one in samples()]
+        softmax = [torch.softmax(outputs.double(), 1).cpu().numpy() for outputs in samples()]
         stacked, truth = np.stack(softmax), targets.cpu().numpy()
         nodes, classes = stacked.shape[1:]
         curves = []
         for label in range(classes):
-            one, hit = stacked[:, :, label], (truth == label).astype(float)
-            knots, values = _stepped(one[0], hit) if len(one) == 1 else _piecewise(one, hit)
-            curves.append((torch.from_numpy(knots), torch.from_numpy(values)))
+            own, hit = stacked[:, :, label], (truth == label).astype(float)
+            curve = _fit_steps(own[0], hit) if len(own) == 1 else _fit_piecewise(own, hit)
+            curves.append((torch.from_numpy(curve[0]), torch.from_numpy(curve[1])))
         return cls(curves, 1.0 / ((nodes + 1) * classes), nodes / (nodes + PRIOR_NODES))
-
-    def as_json(self) -> dict[str, Any]:
-        """Knots and values of every class."""
-        curves = [[knots.tolist(), values.tolist()] for knots, values in self.curves]
-        return {"curves": curves, "floor": self.floor, "weight": self.weight}
 
     def summary(self) -> dict[str, Any]:
         """Nothing: curves are for a picture."""
         return {}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        curves = [(torch.tensor(k), torch.tensor(v)) for k, v in values["curves"]]
-        return cls(curves, float(values["floor"]), float(values["weight"]))
 
-    def __repr__(self) -> str:
-        return f"IsotonicRegression({len(self.curves)} classes)"
-
-
-def _stepped(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
+def _fit_steps(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
     """Pooled adjacent violators; of every step its two ends are kept."""
     knots, group, count = np.unique(probabilities, return_inverse=True, return_counts=True)
     share = np.bincount(group, hit) / count
@@ -114,7 +108,7 @@ def _stepped(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
     return knots[ends], values[ends]
 
 
-def _piecewise(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
+def _fit_piecewise(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
     """The rising piecewise linear curve whose mean over the samples ``[S, n]`` is nearest."""
     knots = np.unique(np.quantile(probabilities, np.linspace(0.0, 1.0, KNOTS)))
     hats = np.eye(len(knots))
@@ -125,7 +119,7 @@ def _piecewise(probabilities: Numbers, hit: Numbers) -> tuple[Numbers, Numbers]:
     return knots, np.minimum(rising @ steps, 1.0)
 
 
-def _on_curve(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
+def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
     """Linear interpolation, constant beyond both ends."""
     knots, values = knots.to(x.device), values.to(x.device)
     if len(knots) == 1:

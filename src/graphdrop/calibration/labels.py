@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.calibration.temperature import check_targets
+from graphdrop.calibration.vector import minimize_by_lbfgs
+from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
 
 FACTOR_DEVIATION, SHIFT_DEVIATION = 0.3, 0.5
 """Standard deviations of the normal priors on the logarithm of a factor and on a shift."""
-STEPS = 100
 
 
+@dataclass(eq=False)
 class LabelScaling(Calibrator):
     r"""Correct the logit of every entry: :math:`a_l f + b_l`.
 
@@ -43,41 +45,36 @@ class LabelScaling(Calibrator):
 
     name: ClassVar[str] = "labels"
     output: ClassVar[str] = "labels"
+    factor: Tensor
+    shift: Tensor
 
-    def __init__(self, factor: Tensor, shift: Tensor) -> None:
-        self.factor, self.shift = factor.float(), shift.float()
+    def __post_init__(self) -> None:
+        self.factor, self.shift = (torch.as_tensor(x).float() for x in (self.factor, self.shift))
 
     def correct(self, outputs: Tensor) -> Tensor:
         """Factors times logits plus shifts."""
         return outputs * self.factor.to(outputs) + self.shift.to(outputs)
 
     @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls,
+        samples: Samples,
+        targets: Tensor,
+        surroundings: Surroundings | None = None,  # noqa: ARG003
+    ) -> Self:
         """Factors and shifts of least penalized NLL on the calibration entries."""
         check_targets(targets)
-        logits = torch.stack([one.double() for one in samples()])
+        logits = torch.stack([outputs.double() for outputs in samples()])
         truth = targets.double()
-        common = _fitted(logits, truth, torch.zeros(2, dtype=torch.float64))
+        common = _fit_entries(logits, truth, torch.zeros(2, dtype=torch.float64))
         if truth.dim() == 1:
             return cls(common[0].exp(), common[1])
         columns = zip(logits.unbind(2), truth.unbind(1), strict=True)
-        found = torch.stack([_fitted(one, answers, common) for one, answers in columns])
+        found = torch.stack([_fit_entries(column, answers, common) for column, answers in columns])
         return cls(found[:, 0].exp(), found[:, 1])
 
-    def as_json(self) -> dict[str, Any]:
-        """Factors and shifts."""
-        return {"factor": self.factor.tolist(), "shift": self.shift.tolist()}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        return cls(torch.tensor(values["factor"]), torch.tensor(values["shift"]))
-
-    def __repr__(self) -> str:
-        return f"LabelScaling({self.factor.numel()} labels)"
-
-
-def _fitted(logits: Tensor, truth: Tensor, center: Tensor) -> Tensor:
+def _fit_entries(logits: Tensor, truth: Tensor, center: Tensor) -> Tensor:
     """The logarithm of the factor and the shift of least penalized NLL of the mean over samples.
 
     Args:
@@ -86,19 +83,11 @@ def _fitted(logits: Tensor, truth: Tensor, center: Tensor) -> Tensor:
         center: the center of the prior on both.
     """
     deviations = center.new_tensor([FACTOR_DEVIATION, SHIFT_DEVIATION])
-    apart = torch.zeros_like(center, requires_grad=True)
-    optimizer = torch.optim.LBFGS([apart], max_iter=STEPS, line_search_fn="strong_wolfe")
 
-    def closure() -> Tensor:
-        optimizer.zero_grad()
+    def penalized_nll(apart: Tensor) -> Tensor:
         log_factor, shift = center + deviations * apart
         corrected = logits * log_factor.exp() + shift
-        sign = 2.0 * truth - 1.0
-        own = logsigmoid(sign * corrected).logsumexp(0) - math.log(len(logits))
-        loss = -own.mean() + 0.5 * apart.square().sum() / truth.numel()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        own = logsigmoid((2.0 * truth - 1.0) * corrected).logsumexp(0) - math.log(len(logits))
+        return -own.mean() + 0.5 * apart.square().sum() / truth.numel()
 
-    with torch.enable_grad():
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
-    return center + deviations * apart.detach()
+    return center + deviations * minimize_by_lbfgs(penalized_nll, torch.zeros_like(center))

@@ -46,4 +46,7 @@ def to_json(calibrator: Calibrator | None) -> dict[str, Any] | None:
 
 def from_json(values: Mapping[str, Any] | None) -> Calibrator | None:
     """The calibrator that ``to_json`` wrote."""
-    return None if values is None else METHODS[values["name"]].from_json(values)
+    if values is None:
+        return None
+    numbers = {name: value for name, value in values.items() if name != "name"}
+    return METHODS[values["name"]](**numbers)

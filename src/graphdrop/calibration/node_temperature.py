@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from graphdrop.calibration.temperature import TemperatureScaling
-from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
-from graphdrop.inference.surroundings import Surroundings
+from graphdrop.calibration.temperature import TemperatureScaling, check_targets
+from graphdrop.inference.calibrator import Calibrator, Corrector, Samples, Surroundings
 
 LEARNING_RATE = 0.01
 EPOCHS, PATIENCE = 1000, 100
 FOLDS = 3
 """Parts of the calibration nodes; each is held out once to find the number of epochs."""
 SEED = 0
-"""Of the first weights, of DropOut and of what is held out."""
+"""The seed of the first weights, of DropOut and of what is held out."""
 SMALLEST, LARGEST = 1e-2, 1e2
 """Bounds of a node's temperature, relative to the one that is best for all nodes."""
 DEVIATION = 0.3
@@ -41,6 +40,7 @@ class TemperatureNetwork(nn.Module):
         """The temperatures ``[n]``; with a generator DropOut draws from it."""
 
 
+@dataclass(eq=False)
 class GraphCalibrator(Calibrator):
     r"""Divide the logits of every sample by a temperature of their node's own.
 
@@ -64,16 +64,19 @@ class GraphCalibrator(Calibrator):
     weight_decay: ClassVar[float]
     margin: ClassVar[float] = 0.0
     """Weight of the calibration margin loss beside the NLL."""
+    temperature: float
+    weights: Mapping[str, Tensor] = field(repr=False)
+    classes: int
 
-    def __init__(self, temperature: float, weights: Mapping[str, Tensor], classes: int) -> None:
-        self.temperature, self.classes = float(temperature), classes
-        self.network = self.built(classes)
-        self.network.load_state_dict(dict(weights))
-        self._of_rows: Tensor | None = None
+    def __post_init__(self) -> None:
+        self.temperature = TemperatureScaling(self.temperature).temperature
+        self.weights = {name: torch.as_tensor(value) for name, value in self.weights.items()}
+        self.network = self.build(self.classes)
+        self.network.load_state_dict(self.weights)
 
     @classmethod
     @abstractmethod
-    def built(cls, classes: int) -> TemperatureNetwork:
+    def build(cls, classes: int) -> TemperatureNetwork:
         """The network, with weights from ``SEED``."""
 
     @torch.no_grad()
@@ -85,165 +88,94 @@ class GraphCalibrator(Calibrator):
                 f"{self.classes}. Fit one for these classes."
             )
         network = self.network.to(surroundings.logits.device)
-        found: Tensor = network(network.read(self._tempered(surroundings, self.temperature)))
+        found: Tensor = network(network.read(_center(surroundings, self.temperature)))
         rows = surroundings.rows
         return self.temperature * (found if rows is None else found[rows])
 
-    def seeing(self, surroundings: Surroundings) -> Self:
-        """The calibrator for the outputs of ``surroundings.rows``, in their order."""
-        seen = copy.copy(self)
-        seen._of_rows = self.temperatures(surroundings)
-        return seen
+    def corrector(self, samples: Samples, surroundings: Surroundings | None = None) -> Corrector:
+        """Logits over the temperatures of their nodes, ``surroundings.rows`` in their order."""
+        del samples
+        temperatures = self.temperatures(_required(self.name, surroundings))[:, None]
+        return lambda outputs: outputs / temperatures.to(outputs)
 
     @classmethod
-    def joined(cls, parts: list[Self]) -> Self:
-        """The calibrator for the outputs of several graphs, one after the other."""
-        whole = copy.copy(parts[0])
-        whole._of_rows = torch.cat([p._of_rows for p in parts if p._of_rows is not None])
-        return whole
-
-    def correct(self, outputs: Tensor) -> Tensor:
-        """Logits over the temperatures of their nodes."""
-        if self._of_rows is None or len(self._of_rows) != outputs.shape[-2]:
-            seen = "none" if self._of_rows is None else f"{len(self._of_rows)} nodes"
-            raise ValueError(
-                f"outputs has {outputs.shape[-2]} rows and {type(self).__name__} has seen {seen}; "
-                "it takes the rows that it has seen. Use predict(model, data, calibrator=...), or "
-                "pass data=... to apply."
-            )
-        return outputs / self._of_rows.to(outputs)[:, None]
-
-    @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:  # noqa: ARG003
-        """Impossible without a graph."""
-        raise ValueError(
-            f"{cls.__name__} has no graph; it takes the logits of all nodes and their edges. Call "
-            f'calibrate(logits, labels, "{cls.name}", data=data, mask=data.val_mask).'
-        )
-
-    @classmethod
-    def fit_within(cls, surroundings: Surroundings, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls, samples: Samples, targets: Tensor, surroundings: Surroundings | None = None
+    ) -> Self:
         """The network of least NLL on the calibration nodes, stopped early."""
+        surroundings = _required(cls.name, surroundings)
         check_targets(targets)
         common = TemperatureScaling.fit(samples, targets).temperature
-        logits = torch.stack([one.double() for one in samples()]) / common
-        classes = logits.shape[2]
-        fitting = _Fitting(cls, cls._tempered(surroundings, common), logits, targets)
-        order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SEED))
-        epochs = fitting.epochs_until_best(order) if len(targets) >= FOLDS else 0
-        network = fitting.trained(order, epochs)
+        logits = torch.stack([outputs.double() for outputs in samples()]) / common
+        classes, rows = logits.shape[2], surroundings.rows
+        read = cls.build(classes).to(logits.device).read(_center(surroundings, common))
+
+        def loss(
+            network: TemperatureNetwork, nodes: Tensor, generator: torch.Generator | None = None
+        ) -> tuple[Tensor, Tensor]:
+            """The NLL on some calibration nodes, and what training adds to it."""
+            found = network(read, generator)
+            relative = (found if rows is None else found[rows])[nodes].double()
+            log = torch.log_softmax(logits[:, nodes] / relative[:, None], 2).logsumexp(0)
+            log, own = log - math.log(len(logits)), targets[nodes]
+            prior = relative.log().square().mean() / (2.0 * DEVIATION**2 * len(nodes))
+            margin = cls.margin * margin_loss(log.exp(), own) if cls.margin else 0.0
+            return -log.gather(1, own[:, None]).mean(), prior + margin
+
+        def train(nodes: Tensor) -> Iterator[TemperatureNetwork]:
+            """A network before its first epoch of Adam on some nodes, and after each."""
+            network, generator = cls.build(classes).to(logits.device), _generator()
+            adam = torch.optim.Adam(
+                network.parameters(), LEARNING_RATE, weight_decay=cls.weight_decay
+            )
+            while True:
+                yield network
+                with torch.enable_grad():
+                    adam.zero_grad()
+                    sum(loss(network, nodes, generator)).backward()  # type: ignore[union-attr]
+                    adam.step()
+
+        order = torch.randperm(len(targets), generator=_generator())
+        parts = [torch.arange(len(order)) % FOLDS == fold for fold in range(FOLDS)]
+        folds = [(order[held], train(order[~held])) for held in parts]
+        best, epochs = math.inf, 0
+        for epoch in range(EPOCHS + 1 if len(order) >= FOLDS else 0):
+            with torch.no_grad():
+                nll = sum(float(loss(next(run), held)[0]) * len(held) for held, run in folds)
+            if nll < best:
+                best, epochs = nll, epoch
+            elif epoch - epochs >= PATIENCE:
+                break
+        network = next(islice(train(order), epochs, None))
         return cls(common, network.state_dict(), classes)
-
-    @classmethod
-    def _tempered(cls, surroundings: Surroundings, temperature: float) -> Surroundings:
-        """With float32 logits around 0, over the common temperature."""
-        logits = surroundings.logits.double() / temperature
-        logits = (logits - logits.mean(1, keepdim=True)).float()
-        return replace(surroundings, logits=logits)
-
-    def as_json(self) -> dict[str, Any]:
-        """The common temperature and the weights."""
-        weights = {name: value.tolist() for name, value in self.network.state_dict().items()}
-        return {"temperature": self.temperature, "classes": self.classes, "weights": weights}
 
     def summary(self) -> dict[str, Any]:
         """The common temperature."""
         return {"temperature": self.temperature}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        weights = {name: torch.tensor(value) for name, value in values["weights"].items()}
-        return cls(float(values["temperature"]), weights, int(values["classes"]))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.classes} classes, {self.temperature:.4g} x each node)"
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(SEED)
 
 
-class _Fitting:
-    """Networks that are fitted by Adam to the same calibration nodes or parts of them."""
+def _center(surroundings: Surroundings, temperature: float) -> Surroundings:
+    """The surroundings with float32 logits around 0, over the common temperature."""
+    logits = surroundings.logits.double() / temperature
+    return replace(surroundings, logits=(logits - logits.mean(1, keepdim=True)).float())
 
-    def __init__(
-        self,
-        kind: type[GraphCalibrator],
-        surroundings: Surroundings,
-        logits: Tensor,
-        targets: Tensor,
-    ) -> None:
-        self.kind, self.logits, self.targets = kind, logits, targets
-        self.rows = surroundings.rows
-        self.read = kind.built(logits.shape[2]).to(logits.device).read(surroundings)
 
-    def epochs_until_best(self, order: Tensor) -> int:
-        """The number of epochs with the least NLL in cross-validation; 0 if none lowers it."""
-        folds = []
-        for number in range(FOLDS):
-            held = torch.arange(len(order)) % FOLDS == number
-            network = self._fresh()
-            folds.append((network, *self._optimizer(network), order[~held], order[held]))
-        best, at = math.inf, 0
-        for epoch in range(EPOCHS + 1):
-            loss = sum(self._nll(network, held) * len(held) for network, _, _, _, held in folds)
-            for network, optimizer, generator, chosen, _ in folds:
-                self._step(network, optimizer, generator, chosen)
-            if loss < best:
-                best, at = loss, epoch
-            elif epoch - at >= PATIENCE:
-                break
-        return at
-
-    def trained(self, chosen: Tensor, epochs: int) -> TemperatureNetwork:
-        """A network after so many epochs."""
-        network = self._fresh()
-        optimizer, generator = self._optimizer(network)
-        for _ in range(epochs):
-            self._step(network, optimizer, generator, chosen)
-        return network
-
-    def _fresh(self) -> TemperatureNetwork:
-        return self.kind.built(self.logits.shape[2]).to(self.logits.device)
-
-    def _optimizer(self, network: nn.Module) -> tuple[torch.optim.Optimizer, torch.Generator]:
-        decay = self.kind.weight_decay
-        adam = torch.optim.Adam(network.parameters(), LEARNING_RATE, weight_decay=decay)
-        return adam, torch.Generator().manual_seed(SEED)
-
-    def _relative(
-        self, network: TemperatureNetwork, chosen: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
-        found: Tensor = network(self.read, generator)
-        return (found if self.rows is None else found[self.rows])[chosen].double()
-
-    def _log_probabilities(self, relative: Tensor, chosen: Tensor) -> Tensor:
-        samples = torch.log_softmax(self.logits[:, chosen] / relative[:, None], 2)
-        return samples.logsumexp(0) - math.log(len(samples))
-
-    @torch.no_grad()
-    def _nll(self, network: TemperatureNetwork, chosen: Tensor) -> float:
-        log = self._log_probabilities(self._relative(network, chosen, None), chosen)
-        return float(-log.gather(1, self.targets[chosen][:, None]).mean())
-
-    @torch.enable_grad()
-    def _step(
-        self,
-        network: TemperatureNetwork,
-        optimizer: torch.optim.Optimizer,
-        generator: torch.Generator,
-        chosen: Tensor,
-    ) -> None:
-        found = self._relative(network, chosen, generator)
-        log, targets = self._log_probabilities(found, chosen), self.targets[chosen]
-        prior = found.log().square().mean() / (2.0 * DEVIATION**2)
-        loss = -log.gather(1, targets[:, None]).mean() + prior / len(chosen)
-        if self.kind.margin:
-            loss = loss + self.kind.margin * margin_loss(log.exp(), targets)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+def _required(name: str, surroundings: Surroundings | None) -> Surroundings:
+    """The surroundings, or an error that asks for them."""
+    if surroundings is None:
+        raise ValueError(
+            f'the calibrator "{name}" has no graph; it takes the logits of all nodes and their '
+            f'edges. Call calibrate(logits, labels, "{name}", data=data, mask=data.val_mask).'
+        )
+    return surroundings
 
 
 def margin_loss(probabilities: Tensor, targets: Tensor) -> Tensor:
-    """CaGCN's: a right prediction should lead the second class by 1, a wrong one by nothing."""
+    """CaGCN's margin: a right prediction should lead the second class by 1, a wrong one by 0."""
     (first, second), (guess, _) = (both.unbind(1) for both in probabilities.topk(2, 1))
     lead = first - second
     return torch.where(guess == targets, 1.0 - lead, lead).mean()

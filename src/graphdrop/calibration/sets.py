@@ -12,13 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.conformal import ConformalScore, conformal_scores, conformal_threshold
 from graphdrop.calibration.feature_neighbors import feature_neighbors
+from graphdrop.inference.classes import Predictive
 from graphdrop.inference.origin import Origin
 from graphdrop.inference.propagation import Propagation
 from graphdrop.inference.shift import CalibrationShiftWarning
-from graphdrop.metrics.inputs import check_labels, check_probabilities, choose
-from graphdrop.metrics.rare import rare_classes
+from graphdrop.metrics.inputs import (
+    check_labels,
+    check_probabilities,
+    choose,
+    count_at_least,
+)
 
 NEIGHBORS = 20
 """SNAPS: nodes of similar features over which scores are averaged."""
@@ -96,44 +100,33 @@ class PredictionSets:
 
 
 def prediction_sets(
-    probabilities: Tensor,
-    predicted: Tensor,
-    origin: Origin,
-    coverage: float,
-    method: str | None = None,
+    answer: Predictive,
+    coverage: float = 0.9,
+    method: SetMethod | str | None = None,
     *,
     calibration: tuple[Tensor, Tensor] | None = None,
     by_class: bool | None = None,
     seed: int = 0,
-    calibrated: bool = False,
 ) -> PredictionSets:
-    """Sets for what was predicted; see ``Predictive.sets``.
-
-    Args:
-        probabilities: ``[rows, classes]``.
-        predicted: the predicted class of every row, which stands in for an empty set.
-        origin: where they come from.
-        coverage: how often a set should hold the true class.
-        method: a ``SetMethod``; by default LAC by class, whose sets are then smaller, or APS.
-        calibration: nodes and their labels, in place of those in ``origin``.
-        by_class: a threshold for every class; by default where a class is rare.
-        seed: of the random part of APS.
-        calibrated: whether the probabilities are calibrated ones.
-    """
-    by_class = bool(rare_classes(origin.class_counts)) if by_class is None else by_class
-    if method is None:
-        method = SetMethod.LAC if by_class else SetMethod.APS
+    """Find the prediction sets of an answer; ``Predictive.sets`` explains the arguments."""
+    by_class = bool(answer.rare_classes) if by_class is None else by_class
+    method = (SetMethod.LAC if by_class else SetMethod.APS) if method is None else method
     kind = choose(SetMethod, method, "method")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9")
-    mean = check_probabilities(probabilities)
+    origin, mean = answer.origin, check_probabilities(answer.probabilities)
     generator = torch.Generator().manual_seed(seed)
-    uniform = _uniform(origin, len(mean), seed, generator)
-    scores = class_scores(mean, kind, origin, uniform)
+    scores = class_scores(mean, kind, origin, _random_parts(origin, len(mean), seed, generator))
     approximate = False
     if calibration is not None:
-        places, labels = _places(*calibration, origin, len(mean))
-        true_class, labels = _of_labels(scores[places], labels)
+        found, labels = _match_labels(*calibration)
+        places = _find_rows(found, origin, len(mean))
+        if places is None:
+            raise ValueError(
+                "calibration names nodes that were not predicted; sets take their probabilities "
+                "too. Predict them as well, best all nodes."
+            )
+        known_scores = scores[places]
     else:
         known = origin.set_nodes
         if known is None:
@@ -141,7 +134,7 @@ def prediction_sets(
                 "calibration is None and this prediction knows no calibration nodes; sets take "
                 "labelled nodes that were not trained on. Pass calibration=(rows, labels)."
             )
-        approximate = not (known.held_out and origin.same_graph)
+        labels, approximate = known.labels, not (known.held_out and origin.same_graph)
         if not origin.same_graph:
             warnings.warn(
                 "the calibration nodes of this model belong to another graph, and the coverage of "
@@ -149,22 +142,24 @@ def prediction_sets(
                 CalibrationShiftWarning,
                 stacklevel=3,
             )
-        found = _found(known.nodes, origin, len(mean)) if origin.same_graph else None
-        if found is not None:
-            true_class, labels = _of_labels(scores[found], known.labels.to(mean.device))
-        else:
-            approximate |= known.calibrated != calibrated
+        places = _find_rows(known.nodes, origin, len(mean)) if origin.same_graph else None
+        if places is not None:
+            known_scores = scores[places]
+        elif kind.diffused:
+            raise ValueError(
+                f"method is {kind.value!r} and the calibration nodes are not among the nodes "
+                "predicted; it takes both in one graph. Predict all nodes of the training "
+                'graph, pass calibration=(rows, labels), or use "aps".'
+            )
+        else:  # by the probabilities that the model carries
+            approximate |= known.calibrated != (answer.calibrated is not None)
             stored = check_probabilities(known.probabilities)
-            drawn = torch.rand(len(stored), generator=generator, dtype=torch.float64)
-            if kind.diffused:
-                raise ValueError(
-                    f"method is {kind.value!r} and the calibration nodes are not among the nodes "
-                    "predicted; it takes both in one graph. Predict all nodes of the training "
-                    'graph, pass calibration=(rows, labels), or use "aps".'
-                )
-            true_class, labels = _of_labels(_base(stored, kind, drawn), known.labels)
+            random = torch.rand(len(stored), generator=generator, dtype=torch.float64)
+            known_scores = conformal_scores(stored, kind, random)
+    labels = check_labels(labels, *known_scores.shape).to(known_scores.device)
+    true_class = known_scores.gather(1, labels[:, None]).squeeze(1)
     limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
-    members = fill_empty(scores <= limits.to(scores), predicted)
+    members = fill_empty(scores <= limits.to(scores), answer.predicted)
     always = tuple(limits.isinf().nonzero().flatten().tolist()) if by_class else ()
     return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
 
@@ -175,7 +170,83 @@ def fill_empty(members: Tensor, predicted: Tensor) -> Tensor:
     return members | (alone & ~members.any(1, keepdim=True))
 
 
-def _uniform(origin: Origin, predicted: int, seed: int, generator: torch.Generator) -> Tensor:
+def class_scores(
+    mean: Tensor,
+    kind: SetMethod,
+    origin: Origin,
+    random: Tensor,
+    alike: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """The score of every class, ``[rows, classes]``.
+
+    Args:
+        mean: probabilities ``[rows, classes]``.
+        kind: the score.
+        origin: the graph, for scores that are diffused.
+        random: the random part of APS, ``[rows]`` in [0, 1).
+        alike: what ``feature_neighbors`` returned, where it is known already.
+    """
+    own = conformal_scores(mean, kind, random)
+    if not kind.diffused:
+        return own
+    if origin.edge_index is None or origin.rows is not None or origin.nodes != len(mean):
+        raise ValueError(
+            f"method is {kind.value!r} and this prediction does not cover a whole graph; it takes "
+            'all nodes and their edges. Predict one Data without rows, or use "aps".'
+        )
+    around = Propagation(origin.edge_index, len(mean))(own)
+    if kind is SetMethod.DAPS:
+        return (own + around) / 2
+    if origin.x is None:
+        raise ValueError('method is "snaps" and data has no x; it takes features. Use "daps".')
+    near, similarity = feature_neighbors(origin.x, NEIGHBORS) if alike is None else alike
+    total, weight = torch.zeros_like(own), similarity.sum(1, keepdim=True)
+    for i in range(near.shape[1]):  # one neighbor at a time: no [n, k, classes]
+        total += similarity[:, i, None] * own[near[:, i]]
+    similar = torch.where(weight > 0, total / weight.clamp_min(1e-300), own)
+    return (own + around + similar) / 3
+
+
+def conformal_scores(mean: Tensor, kind: SetMethod, random: Tensor | None = None) -> Tensor:
+    """The nonconformity score of every class before any diffusion, ``[n, classes]``.
+
+    Args:
+        mean: probabilities ``[n, classes]``.
+        kind: LAC, or one of those that begin with APS.
+        random: for APS, the part of a class's own probability that counts, ``[n]`` in [0, 1); the
+            whole of it by default.
+    """
+    if kind is SetMethod.LAC:
+        return 1 - mean
+    falling, order = mean.sort(dim=-1, descending=True, stable=True)
+    own: Tensor | float = 1.0 if random is None else random[:, None].to(mean)
+    ranked = falling.cumsum(-1) - falling * (1 - own)
+    return torch.empty_like(mean).scatter_(-1, order, ranked)
+
+
+def conformal_threshold(true_class: Tensor, coverage: float) -> float:
+    """The k-th smallest score of the true classes, ``k = ceil((n + 1) * coverage)``, or infinity.
+
+    The n + 1 is the correction for a finite set: with k > n no threshold is large enough.
+    """
+    examples = true_class.numel()
+    rank = count_at_least(coverage, examples + 1)
+    return float(true_class.sort().values[rank - 1]) if rank <= examples else math.inf
+
+
+def thresholds(
+    true_class: Tensor, labels: Tensor, coverage: float, classes: int, *, by_class: bool
+) -> Tensor:
+    """The largest score in a set, of every class: ``[classes]``."""
+    if not by_class:
+        threshold = conformal_threshold(true_class, coverage)
+        return torch.full((classes,), threshold, dtype=torch.float64)
+    own = [true_class[labels == label] for label in range(classes)]
+    found = [conformal_threshold(scores, coverage) for scores in own]
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def _random_parts(origin: Origin, predicted: int, seed: int, generator: torch.Generator) -> Tensor:
     """A number in [0, 1) of every row; it belongs to the node, whichever others are predicted.
 
     It is a hash of the id and the seed; where nodes have no ids it is drawn by their numbers.
@@ -193,56 +264,8 @@ def _uniform(origin: Origin, predicted: int, seed: int, generator: torch.Generat
     return torch.rand(count, generator=generator, dtype=torch.float64)[rows]
 
 
-def _base(mean: Tensor, kind: SetMethod, uniform: Tensor) -> Tensor:
-    """The score of every class before any diffusion."""
-    score = ConformalScore.LAC if kind is SetMethod.LAC else ConformalScore.APS
-    return conformal_scores(mean, score, uniform if kind is not SetMethod.LAC else None)
-
-
-def class_scores(
-    mean: Tensor,
-    kind: SetMethod,
-    origin: Origin,
-    uniform: Tensor,
-    alike: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """The score of every class, ``[rows, classes]``.
-
-    Args:
-        mean: probabilities ``[rows, classes]``.
-        kind: the score.
-        origin: the graph, for scores that are diffused.
-        uniform: the random part of APS, ``[rows]`` in [0, 1).
-        alike: what ``feature_neighbors`` returned, where it is known already.
-    """
-    own = _base(mean, kind, uniform)
-    if not kind.diffused:
-        return own
-    if origin.edge_index is None or origin.rows is not None or origin.nodes != len(mean):
-        raise ValueError(
-            f"method is {kind.value!r} and this prediction does not cover a whole graph; it takes "
-            'all nodes and their edges. Predict one Data without rows, or use "aps".'
-        )
-    around = Propagation(origin.edge_index, len(mean))(own)
-    if kind is SetMethod.DAPS:
-        return (own + around) / 2
-    if origin.x is None:
-        raise ValueError('method is "snaps" and data has no x; it takes features. Use "daps".')
-    alike = feature_neighbors(origin.x, NEIGHBORS) if alike is None else alike
-    return (own + around + _feature_mean(*alike, own)) / 3
-
-
-def _feature_mean(near: Tensor, similarity: Tensor, scores: Tensor) -> Tensor:
-    """Scores averaged over nodes of similar features, weighted by the similarity."""
-    total = torch.zeros_like(scores)
-    for place in range(near.shape[1]):  # one neighbor at a time: no [n, k, classes]
-        total += similarity[:, place, None] * scores[near[:, place]]
-    weight = similarity.sum(1, keepdim=True)
-    return torch.where(weight > 0, total / weight.clamp_min(1e-300), scores)
-
-
-def _places(rows: Tensor, labels: Tensor, origin: Origin, predicted: int) -> tuple[Tensor, Tensor]:
-    """Where given calibration nodes stand among those predicted, and their labels."""
+def _match_labels(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The given calibration nodes by number, with one label for each."""
     rows = rows.to(labels.device)
     if rows.dtype == torch.bool:
         if len(labels) == len(rows):
@@ -253,16 +276,10 @@ def _places(rows: Tensor, labels: Tensor, origin: Origin, predicted: int) -> tup
             f"calibration has {len(rows)} nodes and {len(labels)} labels; it takes one label for "
             "each node and at least one node. Pass (val_mask, y), or (rows, y[rows])."
         )
-    found = _found(rows, origin, predicted)
-    if found is None:
-        raise ValueError(
-            "calibration names nodes that were not predicted; sets take their probabilities too. "
-            "Predict them as well, best all nodes."
-        )
-    return found, labels
+    return rows, labels
 
 
-def _found(nodes: Tensor, origin: Origin, predicted: int) -> Tensor | None:
+def _find_rows(nodes: Tensor, origin: Origin, predicted: int) -> Tensor | None:
     """The places of nodes among the rows predicted; ``None`` unless all are there."""
     total = predicted if origin.nodes is None else origin.nodes
     if int(nodes.max()) >= total:
@@ -273,21 +290,3 @@ def _found(nodes: Tensor, origin: Origin, predicted: int) -> Tensor | None:
     place[origin.rows] = torch.arange(predicted, device=place.device)
     found = place[nodes.to(place.device)]
     return None if bool((found < 0).any()) else found
-
-
-def _of_labels(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores of the true classes, and the labels, checked."""
-    labels = check_labels(labels, *scores.shape).to(scores.device)
-    return scores.gather(1, labels[:, None]).squeeze(1), labels
-
-
-def thresholds(
-    true_class: Tensor, labels: Tensor, coverage: float, classes: int, *, by_class: bool
-) -> Tensor:
-    """The largest score in a set, of every class: ``[classes]``."""
-    if not by_class:
-        threshold = conformal_threshold(true_class, coverage)
-        return torch.full((classes,), threshold, dtype=torch.float64)
-    own = [true_class[labels == label] for label in range(classes)]
-    found = [conformal_threshold(one, coverage) if len(one) else math.inf for one in own]
-    return torch.tensor(found, dtype=torch.float64)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.calibration.temperature import check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
 from graphdrop.inference.gaussian import GaussianPredictive
 
 PRIOR_NODES = 10
 """The prior counts as much as this many nodes whose variance is right."""
 
 
+@dataclass(eq=False)
 class VarianceScaling(Calibrator):
     r"""Variance scaling: multiply the predictive variance by the mean squared standardized error.
 
@@ -32,52 +33,42 @@ class VarianceScaling(Calibrator):
         factor: ``[targets]``.
 
     Example:
-        >>> VarianceScaling(torch.tensor([2.0])).scaled(torch.tensor([[0.5]])).tolist()
-        [[1.0]]
+        >>> part = torch.tensor([[0.5]])
+        >>> answer = GaussianPredictive(part, aleatoric=part, epistemic=part, samples=4)
+        >>> VarianceScaling(torch.tensor([2.0])).finish(answer).variance.tolist()
+        [[2.0]]
     """
 
     name: ClassVar[str] = "variance"
     output: ClassVar[str] = "gaussian"
+    factor: Tensor
 
-    def __init__(self, factor: Tensor) -> None:
-        self.factor = factor.float()
+    def __post_init__(self) -> None:
+        self.factor = torch.as_tensor(self.factor).float()
 
     def correct(self, outputs: Tensor) -> Tensor:
-        """Outputs as they are: the factor acts on the summary's variances (`scaled`)."""
+        """Outputs as they are: the factor acts on the variances of all samples (``finish``)."""
         return outputs
 
-    def scaled(self, variance: Tensor) -> Tensor:
-        """A variance ``[nodes, targets]``, corrected."""
-        return variance * self.factor.to(variance)
-
     def finish(self, answer: GaussianPredictive) -> GaussianPredictive:
-        """The prediction with both of its variances corrected."""
+        """The prediction with both of its variances multiplied by the factor."""
+        factor = self.factor.to(answer.aleatoric)
+        aleatoric, epistemic = answer.aleatoric * factor, answer.epistemic * factor
         return replace(
-            answer,
-            aleatoric=self.scaled(answer.aleatoric),
-            epistemic=self.scaled(answer.epistemic),
-            variance_factor=self.factor,
+            answer, aleatoric=aleatoric, epistemic=epistemic, variance_factor=self.factor
         )
 
     @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls,
+        samples: Samples,
+        targets: Tensor,
+        surroundings: Surroundings | None = None,  # noqa: ARG003
+    ) -> Self:
         """The factor of the variance on the calibration nodes."""
         check_targets(targets)
-        stacked = torch.stack([one.double() for one in samples()])
-        mean, log_variance = stacked.chunk(2, 2)
+        mean, log_variance = torch.stack([x.double() for x in samples()]).chunk(2, 2)
         variance = log_variance.exp().mean(0) + mean.var(0, unbiased=False)
         truth = targets.double() if targets.dim() > 1 else targets.double()[:, None]
         squares = ((truth - mean.mean(0)).square() / variance).sum(0)
         return cls((PRIOR_NODES + squares) / (PRIOR_NODES + len(truth)))
-
-    def as_json(self) -> dict[str, Any]:
-        """The factors."""
-        return {"factor": self.factor.tolist()}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        return cls(torch.tensor(values["factor"]))
-
-    def __repr__(self) -> str:
-        return f"VarianceScaling({[round(one, 4) for one in self.factor.tolist()]})"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.temperature import TemperatureScaling
-from graphdrop.inference.calibrator import Calibrator, Samples, check_targets
+from graphdrop.calibration.temperature import TemperatureScaling, check_targets
+from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
 
 STEPS = 100
 FACTOR_DEVIATION, SHIFT_DEVIATION = 0.2, 0.5
@@ -18,6 +19,7 @@ FACTOR_DEVIATION, SHIFT_DEVIATION = 0.2, 0.5
 temperature scaling, and on the shifts."""
 
 
+@dataclass(eq=False)
 class VectorScaling(Calibrator):
     r"""Multiply the logit of every class by a factor and add a shift.
 
@@ -44,50 +46,53 @@ class VectorScaling(Calibrator):
     """
 
     name: ClassVar[str] = "vector"
+    factor: Tensor
+    shift: Tensor
 
-    def __init__(self, factor: Tensor, shift: Tensor) -> None:
-        self.factor, self.shift = factor.float(), shift.float()
+    def __post_init__(self) -> None:
+        self.factor, self.shift = (torch.as_tensor(x).float() for x in (self.factor, self.shift))
 
     def correct(self, outputs: Tensor) -> Tensor:
         """Factors times logits plus shifts."""
-        factor, shift = self.factor.to(outputs), self.shift.to(outputs)
-        return outputs * factor + shift
+        return outputs * self.factor.to(outputs) + self.shift.to(outputs)
 
     @classmethod
-    def fit(cls, samples: Samples, targets: Tensor) -> Self:
+    def fit(
+        cls,
+        samples: Samples,
+        targets: Tensor,
+        surroundings: Surroundings | None = None,  # noqa: ARG003
+    ) -> Self:
         """Factors and shifts of least penalized NLL on the calibration nodes."""
         check_targets(targets)
         start = 1.0 / TemperatureScaling.fit(samples, targets).temperature
-        logits = torch.stack([one.double() for one in samples()])
-        classes = logits.shape[2]
-        apart = torch.zeros(2, classes, dtype=torch.float64, device=logits.device)
-        apart.requires_grad_()  # logarithms of factors, and shifts, in deviations of their priors
-        optimizer = torch.optim.LBFGS([apart], max_iter=STEPS, line_search_fn="strong_wolfe")
+        logits = torch.stack([outputs.double() for outputs in samples()])
 
-        def numbers() -> tuple[Tensor, Tensor]:
-            return start * (FACTOR_DEVIATION * apart[0]).exp(), SHIFT_DEVIATION * apart[1]
+        def scale(numbers: Tensor) -> tuple[Tensor, Tensor]:
+            """Factors and shifts; the numbers are in deviations of their priors."""
+            return start * (FACTOR_DEVIATION * numbers[0]).exp(), SHIFT_DEVIATION * numbers[1]
 
-        def closure() -> Tensor:
-            optimizer.zero_grad()
-            factor, shift = numbers()
+        def penalized_nll(numbers: Tensor) -> Tensor:
+            factor, shift = scale(numbers)
             log = torch.log_softmax(logits * factor + shift, 2).logsumexp(0) - math.log(len(logits))
             nll = -log.gather(1, targets[:, None]).mean()
-            loss = nll + 0.5 * apart.square().sum() / len(targets)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
+            return nll + 0.5 * numbers.square().sum() / len(targets)
 
-        with torch.enable_grad():
-            optimizer.step(closure)  # type: ignore[no-untyped-call]
-        return cls(*(number.detach() for number in numbers()))
+        zeros = logits.new_zeros(2, logits.shape[2])
+        return cls(*scale(minimize_by_lbfgs(penalized_nll, zeros)))
 
-    def as_json(self) -> dict[str, Any]:
-        """Factors and shifts."""
-        return {"factor": self.factor.tolist(), "shift": self.shift.tolist()}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """A calibrator with the numbers of a file."""
-        return cls(torch.tensor(values["factor"]), torch.tensor(values["shift"]))
+def minimize_by_lbfgs(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """The numbers of least loss that L-BFGS finds from a start."""
+    numbers = start.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([numbers], max_iter=STEPS, line_search_fn="strong_wolfe")
 
-    def __repr__(self) -> str:
-        return f"VectorScaling({len(self.factor)} classes)"
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = loss(numbers)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+    return numbers.detach()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+    from graphdrop.calibration.refusal import Trust
     from graphdrop.calibration.sets import PredictionSets
-    from graphdrop.calibration.trust import Trust
     from graphdrop.data.names import Names
     from graphdrop.inference import GaussianPredictive, Predictive
 
@@ -90,7 +90,7 @@ def predict(
 
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """
-    from graphdrop.calibration.trust import trusted, trusted_numbers  # noqa: PLC0415
+    from graphdrop.calibration.refusal import trusted, trusted_numbers  # noqa: PLC0415
     from graphdrop.data.names import Names  # noqa: PLC0415 - --help needs no torch
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference import energies
-from graphdrop.inference.calibrator import Calibrator
+from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.display import html_table, most_uncertain, table
 from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments, error_divisor
-from graphdrop.inference.surroundings import Surroundings
 from graphdrop.inference.uncertainty import Uncertainty
 from graphdrop.metrics.rare import rare_classes
 
@@ -83,14 +82,12 @@ class Predictive(Uncertainty):
         """
         outputs = logits.detach() if logits.dim() == 3 else logits.detach()[None]
         raw, origin = RawOutputs(), Origin() if data is None else Origin.of(data)
-        if calibrator is not None and calibrator.reads_graph:
-            calibrator = calibrator.seeing(Surroundings.of(data, outputs.double().mean(0)))
+        corrected = list(raw.watched(iter(outputs)))
         if calibrator is not None:
-            calibrator = calibrator.reading(lambda: iter(outputs))
-        corrected = [
-            one if calibrator is None else calibrator.correct(one)
-            for one in raw.watched(iter(outputs))
-        ]
+            reads_graph = calibrator.reads_graph
+            graph = Surroundings.of(data, outputs.double().mean(0)) if reads_graph else None
+            correct = calibrator.corrector(lambda: iter(outputs), graph)
+            corrected = [correct(sample) for sample in outputs]
         summary = ClassSummary(corrected[0], intervals=False)
         summary.add(corrected)
         made: Literal["samples"] | None = None if calibrator is None else "samples"
@@ -216,15 +213,7 @@ class Predictive(Uncertainty):
         from graphdrop.calibration.sets import prediction_sets  # noqa: PLC0415
 
         return prediction_sets(
-            self.probabilities,
-            self.predicted,
-            self.origin,
-            coverage,
-            method,
-            calibration=calibration,
-            by_class=by_class,
-            seed=seed,
-            calibrated=self.calibrated is not None,
+            self, coverage, method, calibration=calibration, by_class=by_class, seed=seed
         )
 
     def most_uncertain(self, k: int = 10, by: str = "entropy") -> Tensor:

@@ -15,16 +15,21 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
-from graphdrop.inference.calibrator import Calibrator, Samples, replayable
+from graphdrop.inference.calibrator import (
+    Calibrator,
+    Samples,
+    Surroundings,
+    average,
+    keep_samples,
+)
 from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
-from graphdrop.inference.surroundings import Surroundings, mean_of
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
@@ -151,7 +156,7 @@ def predict(
 
     Example:
         >>> from graphdrop import GCN, GraphDropConnect
-        >>> from torch_geometric.data import Data
+        >>> from torch_geometric.data import Batch, Data
         >>> data = Data(x=torch.randn(4, 8), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
         >>> answer = predict(GCN(8, 16, 2, 3, GraphDropConnect()), data, samples=10)
         >>> answer.probabilities.shape, answer.entropy.shape
@@ -199,12 +204,31 @@ def predict(
             warn_of_shift(settings, data)
     if calibrator is not None:
         _check_output(calibrator, output)
+    surroundings = None
     if calibrator is not None and calibrator.reads_graph:
-        _check_nodes(calibrator, decode)
-        calibrator = _looking_around(calibrator, streams(None), batches, rows)
+        if decode is not None:
+            raise ValueError(
+                f"the calibrator is a {type(calibrator).__name__}, which gives nodes a "
+                "temperature, and decode is given: use calibrator=None, or another method of "
+                "calibrate"
+            )
+        # a first pass over the samples of all nodes; several graphs are one without edges between
+        logits = [average(stream) for stream in streams(None)]
+        graphs = zip(batches, logits, strict=True)
+        parts = [Data(edge_index=b.edge_index, num_nodes=len(mean)) for b, mean in graphs]
+        whole = batches[0] if len(batches) == 1 else Batch.from_data_list(parts)
+        surroundings = Surroundings.of(whole, torch.cat(logits), rows)
     origin = Origin() if decode is not None else origin_of(settings, data, rows)
     try:
-        return summarised(outputs, output, settings, calibrator, origin, intervals=intervals)
+        return summarised(
+            outputs,
+            output,
+            settings,
+            calibrator,
+            origin,
+            surroundings=surroundings,
+            intervals=intervals,
+        )
     except NotFiniteError:
         raise NotFiniteError(_why_not_finite(model, data)) from None
 
@@ -233,6 +257,7 @@ def summarised(
     calibrator: Calibrator | None,
     origin: Origin,
     *,
+    surroundings: Surroundings | None = None,
     intervals: bool = False,
 ) -> Predictive | LabelPredictive | GaussianPredictive:
     """The prediction that samples make, each of them calibrated.
@@ -243,16 +268,16 @@ def summarised(
         settings: the decision rule, and the score by which nodes are refused.
         calibrator: for these rows; ``None`` for none.
         origin: where the samples come from.
+        surroundings: the graph around the rows, for a calibrator that reads it.
         intervals: also store histograms.
     """
     if calibrator is not None and calibrator.reads_samples:
-        samples = replayable(samples)
-        calibrator = calibrator.reading(samples)
+        samples = keep_samples(samples)
     raw, outputs = RawOutputs(), iter(samples())
     if output == "classes":
         outputs = raw.watched(outputs)
     if calibrator is not None:
-        outputs = map(calibrator.correct, outputs)
+        outputs = map(calibrator.corrector(samples, surroundings), outputs)
     answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
         raise NotFiniteError("the outputs of the network are not finite")
@@ -268,28 +293,6 @@ def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> O
         same_graph=is_known_graph(settings, data),
         class_counts=tuple(settings.class_counts or ()),
     )
-
-
-def _looking_around(
-    calibrator: Calibrator,
-    streams: list[Iterator[Tensor]],
-    batches: list[Data],
-    rows: Tensor | None,
-) -> Calibrator:
-    """The calibrator for these rows, from a first pass over the samples of all nodes."""
-    seen = [
-        calibrator.seeing(Surroundings.of(batch, mean_of(stream), rows))
-        for batch, stream in zip(batches, streams, strict=True)
-    ]
-    return type(calibrator).joined(seen)
-
-
-def _check_nodes(calibrator: Calibrator, decode: Decoder | None) -> None:
-    if decode is not None:
-        raise ValueError(
-            f"the calibrator is a {type(calibrator).__name__}, which gives nodes a temperature, "
-            "and decode is given: use calibrator=None, or another method of calibrate"
-        )
 
 
 def _check_output(calibrator: Calibrator, output: str) -> None:

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphdrop import metrics
 from graphdrop.calibration import PredictionSets
-from graphdrop.calibration.trust import Trust, trusted
+from graphdrop.calibration.refusal import Trust, trusted
 from graphdrop.config import Config
 from graphdrop.inference import Predictive, predict
 from graphdrop.inference.origin import Origin

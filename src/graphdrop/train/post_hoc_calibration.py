@@ -16,10 +16,15 @@ from graphdrop.calibration import calibration_floor
 from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.calibration.methods import calibrator_for, to_json
 from graphdrop.inference import Predictive
-from graphdrop.inference.calibrator import Calibrator, Samples, replayable
+from graphdrop.inference.calibrator import (
+    Calibrator,
+    Samples,
+    Surroundings,
+    average,
+    keep_samples,
+)
 from graphdrop.inference.origin import Origin, SetNodes
 from graphdrop.inference.shift import described
-from graphdrop.inference.surroundings import Surroundings, mean_of
 from graphdrop.metrics import calibration_error
 from graphdrop.metrics.registry import as_columns, error_auroc, gaussian_nll
 from graphdrop.train.predicting import predictive_samples
@@ -49,7 +54,7 @@ def draw_samples(trainer: Trainer) -> ScoredSamples:
     drawn, calibrator = ScoredSamples(trainer), None
     while count < most:
         if settings.calibration != "none":
-            calibrator = _fit_of(trainer)(rows, replayable(drawn.of(rows)), trainer.targets[rows])
+            calibrator = _fit_of(trainer)(rows, keep_samples(drawn.of(rows)), trainer.targets[rows])
         error = drawn.predict(drawn.rows, calibrator).largest_error
         if error <= limit:
             break
@@ -197,7 +202,7 @@ def _held_out_change(
         rows = rows[times[rows.cpu()].argsort(stable=True).to(rows.device)]
         early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
         targets = trainer.engine.defaults.standardized_targets(trainer.targets[early])
-        fitted = _fit_of(trainer)(early, replayable(drawn.of(early)), targets)
+        fitted = _fit_of(trainer)(early, keep_samples(drawn.of(early)), targets)
         nodes = "the later half of the validation nodes, fitted on the earlier half,"
         pairs = [(late, fitted)]
     else:
@@ -337,7 +342,7 @@ def fit_calibrator(
     Its kind is what the settings of the run name, unless another is given.
     """
     targets = trainer.engine.defaults.standardized_targets(trainer.targets[rows])
-    samples = replayable(drawn.of(rows))
+    samples = keep_samples(drawn.of(rows))
     fit = _fit_of(trainer, kind)
     whole = fit(rows, samples, targets)
     if len(rows) < 4:
@@ -368,15 +373,13 @@ def _fit(
     targets: Tensor,
 ) -> Calibrator:
     """A calibrator, with the graph in sight where it reads one."""
-    if graph is None:
-        return kind.fit(samples, targets)
-    return kind.fit_within(graph.around(rows), samples, targets)
+    return kind.fit(samples, targets, None if graph is None else replace(graph, rows=rows))
 
 
 @torch.no_grad()
 def _surroundings(trainer: Trainer) -> Surroundings:
     """The training graph with the mean logits of all of its nodes."""
-    logits = mean_of(predictive_samples(trainer, None))
+    logits = average(predictive_samples(trainer, None))
     return Surroundings(logits, trainer.data.edge_index, train=trainer.rows["train"])
 
 

@@ -11,11 +11,12 @@ from torch import Tensor
 from graphdrop.calibration import CalibrationFloor
 from graphdrop.config import ModelSettings
 from graphdrop.inference import GaussianPredictive, Predictive
-from graphdrop.inference.calibrator import FEW
 from graphdrop.metrics import ood_auroc
 
 EARLY = 0.05
 """A selected epoch within this fraction of all epochs counts as hardly trained."""
+FEW = 50
+"""With fewer calibration nodes than this a calibrator is unreliable."""
 CHANCE = 2.0
 """An AUROC so many standard errors above one half is not put down to chance."""
 GAP = 0.05

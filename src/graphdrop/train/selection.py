@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from graphdrop.calibration import apply_temperature, fit_temperature
+from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.config import TrainSettings
 from graphdrop.metrics import nll
 
@@ -45,5 +46,6 @@ def tempered_nll(probabilities: Tensor, labels: Tensor) -> float:
 
     An over- or underconfident state is thereby judged as it will be after calibration.
     """
-    temperature = fit_temperature(probabilities, labels)
-    return float(nll(apply_temperature(probabilities, temperature), labels))
+    logits = probabilities.double().clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+    scaling = TemperatureScaling.fit(lambda: iter(logits[None]), labels)
+    return float(nll(torch.softmax(scaling.correct(logits), 1), labels))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.conformal import conformal_threshold
+from graphdrop.calibration.sets import conformal_threshold
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.inference.origin import SetNodes

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphdrop.calibration.trust import trusted
+from graphdrop.calibration.refusal import trusted
 from graphdrop.inference import Predictive
 from graphdrop.inference.origin import Origin, SetNodes
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,17 +24,13 @@ from graphdrop.cli.executors import (
     ExecutorName,
     GpusPerRun,
     Jobs,
-    MemoryPerRun,
     RayAddress,
-    RunsPerTask,
-    Slurm,
     executor_for,
 )
 from graphdrop.cli.runs import Device
 from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
-from graphdrop.executors import Executor
 from graphdrop.io.files import expanded, replace_file
 from graphdrop.io.visible import Console, say
 
@@ -108,9 +103,6 @@ def reproduce(
     ray_address: RayAddress = None,
     cpus_per_run: CpusPerRun = 1,
     gpus_per_run: GpusPerRun = 0.0,
-    memory_per_run: MemoryPerRun = None,
-    runs_per_task: RunsPerTask = None,
-    slurm: Slurm = None,
 ) -> None:
     """Make a table or figure of the paper, beside the paper's own numbers.
 
@@ -126,13 +118,9 @@ def reproduce(
     where = executor_for(
         executor,
         jobs,
-        out / "slurm",
         ray_address=ray_address,
         cpus=cpus_per_run,
         gpus=gpus_per_run,
-        memory=memory_per_run,
-        group=runs_per_task,
-        slurm=slurm,
     )
     files = [str(expanded(one).resolve()) for one in file or ()]
     chosen = targets.targets_of(target, recipe)
@@ -150,7 +138,7 @@ def reproduce(
         executor=where,
         device=device,
     )
-    with _making_runs(where):
+    with stopping_runs(), where:
         for done in targets.reproduce(chosen, request):
             for table in done.rendering.tables.values():
                 _console().print(table.to_rich())
@@ -187,9 +175,6 @@ def search(
     ray_address: RayAddress = None,
     cpus_per_run: CpusPerRun = 1,
     gpus_per_run: GpusPerRun = 0.0,
-    memory_per_run: MemoryPerRun = None,
-    runs_per_task: RunsPerTask = None,
-    slurm: Slurm = None,
 ) -> None:
     """Draw configurations for every cell of a table, and find the best on the validation nodes.
 
@@ -209,18 +194,14 @@ def search(
     where = executor_for(
         executor,
         jobs,
-        results / "slurm",
         ray_address=ray_address,
         cpus=cpus_per_run,
         gpus=gpus_per_run,
-        memory=memory_per_run,
-        group=runs_per_task,
-        slurm=slurm,
     )
     cells = plan.cells()
     if not render_only:
         chosen = only(cells, dataset or [], method or [])
-        with _making_runs(where):
+        with stopping_runs(), where:
             search_ranking.compete(plan, chosen, store, executor=where, device=device)
     outcomes = [search_ranking.outcome(plan, cell, store.records()) for cell in cells]
     table = search_results.table(plan, outcomes)
@@ -259,18 +240,6 @@ def _check(option: str, given: list[str], known: list[str]) -> None:
         if name not in known:
             takes = ", ".join(dict.fromkeys(known))
             raise ValueError(f"{option} is {name!r}: this search has {takes}")
-
-
-@contextmanager
-def _making_runs(executor: Executor) -> Iterator[None]:
-    """Context in which runs are made; a run that failed is an error of one line."""
-    try:
-        with stopping_runs(), executor:
-            yield
-    except typer.Exit:  # by a signal; to Python it is a RuntimeError
-        raise
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error
 
 
 def _console() -> Console:

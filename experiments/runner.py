@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from experiments.display import Display
 from experiments.keys import run_key
 from experiments.single_run import checked_run, data_fingerprint
 from experiments.store import Claims, Record, Store
 from graphdrop.config import Config
-from graphdrop.executors import Event, Executor, Job, LocalExecutor
-from graphdrop.executors.display import Display, Silent
+from graphdrop.executors import Executor, Job, LocalExecutor
 
 _LOOK_AGAIN = 0.5
 """Seconds between two looks at runs that another reproduction is making."""
@@ -41,7 +41,6 @@ class _Making:
     display: Display
     executor: Executor
     device: str = "cpu"
-    runs: dict[str, _Run] = field(default_factory=dict)
     elsewhere: dict[str, _Run] = field(default_factory=dict)
 
     def jobs(self) -> Iterator[Job]:
@@ -57,27 +56,18 @@ class _Making:
                 self.claims.give_back(run.key)
                 self.display.finished(run.key, record)
                 continue
-            self.runs[run.key] = run
             # Elsewhere, data of the same name may be other data.
             data = None
             if not self.executor.same_machine:
                 data = data_fingerprint(run.config)
             options = {"watch": run.watch, "blind": run.blind, "device": self.device}
-            yield Job(run.key, checked_run, (run.config, options, run.key, data))
-
-    def hear(self, event: Event) -> None:
-        """Store the record of a finished run, and show the rest."""
-        if event.what == "started":
-            self.display.started(event.key)
-        elif event.what == "progressed":
-            self.display.progressed(event.key, event.value)
-        elif event.what == "failed":
-            name = _named(self.runs[event.key].config)
-            raise RuntimeError(f"the run of {name} failed: {event.value}")
-        else:
-            self.store.append(event.value)
-            self.claims.give_back(event.key)
-            self.display.finished(event.key, event.value)
+            self.display.started(run.key)
+            model = run.config.model
+            name = (
+                f"the run of {model.method}, {run.config.data.dataset}, {model.layers} layers, "
+                f"seed {run.config.seed}"
+            )
+            yield Job(run.key, name, checked_run, (run.config, options, run.key, data))
 
     def look_elsewhere(self) -> None:
         """Those that others have finished are done; those that nobody makes are missing again."""
@@ -116,34 +106,27 @@ def run_cells(
         executor: where runs are made; by default in processes of this machine.
         device: on which device each is computed, as `Trainer` takes it.
     """
-    executor = executor or LocalExecutor(jobs)
     keys = [run_key(config, watch=watch) for config in configs]
     runs = {key: _Run(key, config, watch, blind) for key, config in zip(keys, configs, strict=True)}
     known = store.records()
     missing = deque(run for key, run in runs.items() if key not in known)
-    display = display or Silent()
+    display = display or Display()
     if missing:
-        with store.claims() as claims, display.showing():
-            _make(_Making(missing, store, claims, display, executor, device))
+        own = nullcontext(executor) if executor is not None else LocalExecutor(jobs)
+        with own as where, store.claims() as claims, display.showing():
+            _make(_Making(missing, store, claims, display, where, device))
     records = store.records()
     return [records[key] for key in keys]
 
 
 def _make(making: _Making) -> None:
-    making.display.at_once(making.executor.at_once())
+    making.display.at_once(making.executor.at_once)
     while making.missing or making.elsewhere:
-        with closing(making.executor.run(making.jobs(), len(making.missing))) as events:
-            for event in events:
-                if event is not None:
-                    making.hear(event)
-                else:
-                    making.display.refresh()
+        for key, record in making.executor.run(making.jobs()):
+            making.store.append(record)
+            making.claims.give_back(key)
+            making.display.finished(key, record)
         making.look_elsewhere()
         if making.elsewhere and not making.missing:
             making.display.refresh()
             time.sleep(_LOOK_AGAIN)
-
-
-def _named(config: Config) -> str:
-    model = config.model
-    return f"{model.method}, {config.data.dataset}, {model.layers} layers, seed {config.seed}"

@@ -10,13 +10,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from experiments.display import Line, LiveTable
 from experiments.measures import BY_HALVES
 from experiments.runner import run_cells
 from experiments.search import Search, SearchCell, Trial
 from experiments.store import Record, Store
 from graphdrop.config import Config
 from graphdrop.executors import Executor
-from graphdrop.executors.display import Line, LiveTable
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,6 @@ def compete(
                 runs |= dict(zip(one.trial.keys, one.trial.configs, strict=True))
             lines[cell.name] = _Line(
                 list(runs),
-                cell.configs[0].train.epochs,
                 {key: known[key] for key in runs if key in known},
                 later=0 if final else min(search.finalists, len(runs)) * search.finalist_seeds,
             )

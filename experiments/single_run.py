@@ -10,7 +10,7 @@ import platform
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,6 @@ def run_config(
     *,
     watch: bool = False,
     blind: bool = False,
-    on_epoch: Callable[[int], None] = lambda _: None,
     device: str = "cpu",
 ) -> Record:
     """Train, score and return the record; a diverged run has a record with an error.
@@ -68,7 +67,6 @@ def run_config(
         config: all settings of the run.
         watch: record the total variation of every hidden layer during training.
         blind: keep only the scores on the validation nodes.
-        on_epoch: called with the number of every epoch that is done.
         device: where to train, as `Trainer` takes it; measures are taken on the CPU.
     """
     start, cpu_start = time.monotonic(), time.process_time()
@@ -84,7 +82,7 @@ def run_config(
     }
     if device != "cpu":
         record["device"] = device
-    follower = _Follower(on_epoch, device, watch=watch)
+    follower = _Follower(device, watch=watch)
     try:
         if isinstance(config, LeftOut):
             found = _left_out(config, dataset, follower)
@@ -103,13 +101,7 @@ def run_config(
     return record | dict(compact(found))
 
 
-def checked_run(
-    config: Config,
-    options: Mapping[str, Any],
-    key: str,
-    data: str | None,
-    tell: Callable[[int], None],
-) -> Record:
+def checked_run(config: Config, options: Mapping[str, Any], key: str, data: str | None) -> Record:
     """`run_config` as a job that may be done on another machine: its data must be the same.
 
     Args:
@@ -117,7 +109,6 @@ def checked_run(
         options: `watch`, `blind` and `device` of `run_config`.
         key: the key of the run where it was asked for.
         data: the fingerprint of its data there; None if it is the same machine.
-        tell: called with the number of every epoch that is done.
     """
     found = data and (data_fingerprint(config), run_key(config, watch=options["watch"]))
     if found and found != (data, key):
@@ -125,7 +116,7 @@ def checked_run(
             f"{config.data.dataset} is not the same on {platform.node()} as where the run was "
             "asked for: give every node the same files, in a folder that all of them see"
         )
-    return run_config(config, **options, on_epoch=tell)
+    return run_config(config, **options)
 
 
 def data_fingerprint(config: Config) -> str:
@@ -217,12 +208,12 @@ def _dataset(settings: DataSettings) -> Dataset:
 
 
 class _Follower(Callback):
-    """Callback: reports epochs, and measures layers at evaluations if `watch` is set."""
+    """Callback: measures layers at evaluations if `watch` is set."""
 
     smoothing: Smoothing | None = None
 
-    def __init__(self, on_epoch: Callable[[int], None], device: str, *, watch: bool) -> None:
-        self._tell, self._device, self._watch = on_epoch, device, watch
+    def __init__(self, device: str, *, watch: bool) -> None:
+        self._device, self._watch = device, watch
         self.reads_lines_only = not watch
 
     def trainer(self, config: Config, dataset: Dataset) -> Trainer:
@@ -241,10 +232,6 @@ class _Follower(Callback):
         """Look at the layers as they are evaluated."""
         if self.smoothing is not None:
             self.smoothing.look(trainer.epoch)
-
-    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """Pass the number of the epoch on."""
-        self._tell(line["epoch"])
 
 
 class Smoothing:

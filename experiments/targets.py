@@ -19,6 +19,7 @@ from experiments import (
     worth,
 )
 from experiments import recipe as recipes
+from experiments.display import Display, Line, LiveTable
 from experiments.factors import chosen
 from experiments.recipe import Cell, Recipe
 from experiments.rendering import Rendering
@@ -27,7 +28,6 @@ from experiments.store import Store
 from experiments.target_runs import TargetRuns, in_store
 from graphdrop.config import auto
 from graphdrop.executors import Executor
-from graphdrop.executors.display import Display, Line, LiveTable
 from graphdrop.metrics import ThresholdAxis
 
 QUICK = "quick"
@@ -208,5 +208,5 @@ def _display(
     for cell in cells:
         keys = cell.keys(watch=recipe.watch)
         done = {key: known[key] for key in keys if key in known}
-        lines[cell.name] = Line(keys, cell.configs[0].train.epochs, done)
+        lines[cell.name] = Line(keys, done)
     return LiveTable(f"{title}{', quick' if request.quick else ''}", lines, request.jobs)

@@ -170,7 +170,7 @@ def test_the_first_example_in_the_readme_is_short() -> None:
 
 def test_lint_refuses_packages_out_of_order(tmp_path: Path) -> None:
     root = tmp_path / "graphdrop"
-    for name in ["", "cli", "rates", "data", "draws", "config"]:
+    for name in ["", "cli", "sampling", "data", "executors", "config"]:
         (root / name).mkdir()
         (root / name / "__init__.py").touch()
     tool = str(Path(sys.executable).with_name("lint-imports"))
@@ -187,8 +187,8 @@ def test_lint_refuses_packages_out_of_order(tmp_path: Path) -> None:
     assert lint() == 0
     for package, line in [
         ("data", "import graphdrop.cli"),
-        ("data", "from graphdrop import rates"),  # one package back
-        ("draws", "import graphdrop.config"),  # between equals
+        ("data", "from graphdrop import sampling"),  # one package back
+        ("executors", "import graphdrop.config"),  # between equals
         ("cli", "import experiments"),
     ]:
         (root / package / "__init__.py").write_text(line)

@@ -27,9 +27,8 @@ def refused(capsys, *arguments: str) -> str:
         (["worth", "--method", "DX"], ", or a row: 'base', 'none', 'node', "),
         (["worth", "--factor", "x"], "--factor is 'x'; it takes one of sharing, rate, "),
         (["fig-pavpu", "--axis", "x"], "--axis is 'x': give one of fraction-of-largest, "),
-        (["table1", "--executor", "x"], "--executor is 'x': give one of local, ray, slurm"),
+        (["table1", "--executor", "x"], "--executor is 'x': give one of local, ray"),
         (["table1", "--gpus-per-run", "1"], "--gpus-per-run is given, and --executor is local"),
-        (["table1", "--executor", "slurm", "--slurm", "x"], "--slurm is 'x'; it takes KEY=VALUE"),
     ],
 )
 def test_bad_input_says_what_it_takes(capsys, tmp_path, arguments, message):
@@ -41,7 +40,7 @@ def test_bad_input_says_what_it_takes(capsys, tmp_path, arguments, message):
 
 @pytest.mark.parametrize("verb", [[], ["search"]])
 def test_the_device_reaches_every_run(verb, tmp_path, monkeypatch):
-    def run(self, jobs, total):
+    def run(self, jobs):
         assert {job.arguments[1]["device"] for job in jobs} == {"mps"}
         raise SystemExit(7)
 
@@ -54,7 +53,7 @@ def test_the_device_reaches_every_run(verb, tmp_path, monkeypatch):
 
 
 def test_a_row_of_a_table_is_run_by_its_name(tmp_path, monkeypatch):
-    def run(self, jobs, total):
+    def run(self, jobs):
         assert {str(job.arguments[0].model.method) for job in jobs} == {"GCN-DO"}
         raise SystemExit(7)
 

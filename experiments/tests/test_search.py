@@ -10,6 +10,7 @@ import pytest
 from experiments import Store, search_ranking
 from experiments import recipe as recipes
 from experiments import search as searches
+from experiments.display import Line, LiveTable
 from experiments.keys import run_key
 from experiments.recipe import Recipe, read_recipe
 from experiments.search import checked_search, read_search
@@ -19,7 +20,6 @@ from experiments.single_run import run_config
 from experiments.spaces import Space, draw
 from graphdrop.config import explained
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.executors.display import Line, LiveTable
 
 KEPT = {"key", "seed", "config", "data", "versions", "validation", "epochs", "selected_epoch"}
 KEPT |= {"drop_rates", "seconds", "cpu_seconds", "seconds_per_epoch", "peak_megabytes"}
@@ -369,7 +369,7 @@ def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monke
 
 
 def test_the_time_left_counts_finalists_that_are_not_known_yet():
-    cell = Line(["a", "b"], 10, {"a": {"seconds": 10.0}}, later=4)
+    cell = Line(["a", "b"], {"a": {"seconds": 10.0}}, later=4)
     display = LiveTable("A search", {"cell": cell}, jobs=1)
     assert display.summary() == "A search: 1 of 6 runs, 50 s left"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import patience
+from graphdrop.executors.local import THREAD_VARIABLES
 
 
 def marks(name: str) -> list[list[str]]:
@@ -31,22 +32,39 @@ def wait_until(condition: Any, what: str) -> None:
         time.sleep(0.05)
 
 
-def pretend_run(config: Any, _options: Any, key: str, _data: Any, tell: Any) -> dict[str, Any]:
+def pretend_run(config: Any, _options: Any, key: str, _data: Any) -> dict[str, Any]:
     """In place of `checked_run`: with an odd seed it waits for a file that lets it go."""
     seed = config.seed
     mark("begun", seed, os.getpid(), os.getppid())
-    tell(1)
     folder = Path(os.environ["MARKS"])
     if seed % 2:
         wait_until((folder / f"go-{seed}").exists, f"go-{seed}")
     return {"key": key, "seed": seed, "seconds": 0.1}
 
 
-def double(number: int, _tell: Any) -> int:
+def double(number: int) -> int:
     return 2 * number
 
 
-def killed_once(number: int, _tell: Any) -> int:
+def wait_for_ever() -> None:
+    mark("begun", os.getpid())
+    while True:
+        time.sleep(1)
+
+
+def threads() -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in THREAD_VARIABLES}
+
+
+def refuse() -> None:
+    raise ValueError("this cannot be had")
+
+
+def fail() -> None:
+    raise KeyError("a defect")
+
+
+def killed_once(number: int) -> int:
     """A job whose first worker is killed."""
     mark("begun", number)
     if sum(words == [str(number)] for words in marks("begun")) == 1:

@@ -1,19 +1,25 @@
 """An executor without processes, for tests of what uses one: jobs are done here, the last first."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
-from graphdrop.executors import Event, Executor, Job
-from graphdrop.executors.jobs import done
+from graphdrop.executors import Executor, Job
+from graphdrop.executors.local import Outcome, attempt
 
 
 class LastFirst(Executor):
     """Does all jobs in this process, in the reverse order."""
 
-    def at_once(self) -> int:
-        return 1
+    at_once = 1
 
-    def run(self, jobs: Iterable[Job], total: int) -> Generator[Event | None]:
-        for job in reversed(list(jobs)):
-            yield Event(job.key, "started")
-            yield done(job, lambda number: None)
-            yield None
+    def submit(self, job: Job) -> Future[Outcome]:
+        future: Future[Outcome] = Future()
+        future.set_result(attempt(job))
+        return future
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[str, Any]]:
+        return super().run(reversed(list(jobs)))
+
+    def close(self) -> None:
+        pass

@@ -17,14 +17,14 @@ DRIVER = """
 import sys
 from contracts.cluster_jobs import pretend_run
 from graphdrop.config import settle
-from graphdrop.executors.ray_tasks import RayExecutor
+from graphdrop.executors import RayExecutor
 from experiments import Store, run_cells, runner
 
 if __name__ == "__main__":
     runner.checked_run, runner.data_fingerprint = pretend_run, lambda config: ""
     settings = {"recipe": "paper", "data": {"dataset": "synthetic"}}
     configs = [settle(settings | {"seed": seed}) for seed in range(6)]
-    with RayExecutor(sys.argv[2], group=2) as executor:
+    with RayExecutor(sys.argv[2]) as executor:
         run_cells(configs, Store(sys.argv[1]), executor=executor)
 """
 
@@ -61,7 +61,7 @@ def test_killed_workers_nodes_and_drivers_lose_nothing_and_repeat_nothing(tmp_pa
     command = [sys.executable, str(script), str(store.folder), address]
     driver = subprocess.Popen(command)
 
-    # Tasks of two runs: 0 and 2 are done, 1 and 3 wait, each on its node.
+    # Of the runs, 0 and 2 are done, 1 and 3 wait, each on its node.
     def both_wait() -> bool:
         assert driver.poll() is None, "the driver has ended"
         return {1, 3} <= set(begun()) and stored(store) == [0, 2]
@@ -90,4 +90,4 @@ def test_killed_workers_nodes_and_drivers_lose_nothing_and_repeat_nothing(tmp_pa
     assert stored(store) == list(range(6))
     assert store.path.read_bytes().count(b"\n") == 6
     assert [begun()[seed] for seed in done] == [before[seed] for seed in done]
-    assert begun()[0] == begun()[2] == 1  # though the workers of their tasks were killed
+    assert begun()[0] == begun()[2] == 1  # though their workers were killed

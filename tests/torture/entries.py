@@ -26,7 +26,6 @@ MUTATIONS: Mapping[str, Mutate] = {
     "*.csv": mutations.mutated_table,
     "*.jsonl": mutations.mutated_lines,
     "*.json": mutations.mutated_json,
-    "*.events": mutations.mutated_lines,
     "*.safetensors": mutations.mutated_tensors,
     "ind.*.test.index": mutations.mutated_bytes,
     "ind.*": mutations.mutated_pickle,
@@ -189,13 +188,6 @@ def read_arrays(folder: Path, random: Random) -> None:
     converting._loaded(edges, features, labels, None, random.random() < 0.5, None)
 
 
-def read_events(folder: Path, random: Random) -> None:
-    from graphdrop.executors.groups import Task  # noqa: PLC0415
-    from graphdrop.executors.slurm_jobs import _read  # noqa: PLC0415
-
-    list(_read(folder / "job.events", Task({}, None)))
-
-
 def read_words(folder: Path, random: Random) -> None:
     """The command with changed words; other than its exit codes 0 and 2 nothing may come out."""
     from graphdrop.cli import main  # noqa: PLC0415
@@ -259,7 +251,6 @@ ENTRIES: Mapping[str, Entry] = {
         Entry("run", valid_files.runs, read_run, 20),
         Entry("store", valid_files.stores, read_store, 55),
         Entry("arrays", valid_files.arrays, read_arrays, 30),
-        Entry("events", valid_files.events, read_events, 15),
         Entry(
             "arguments",
             valid_files.for_commands,

@@ -141,7 +141,8 @@ COMMANDS = {
         ranks=2,
     ),
     "ray": Command(
-        f"train --dataset <graph> --epochs 10 --seeds 2 --executor ray --jobs 1 {OUT}",
+        "train --dataset <graph> --epochs 10 --seeds 2 --executor ray --ray-address local "
+        f"--jobs 1 {OUT}",
         10,
         of_seeds,
     ),

@@ -96,7 +96,6 @@ SPECIAL: tuple[tuple[str, Callable[[Path], None], Callable[[Path, Random], None]
     ("run", _made(valid_files.runs), _entry("read_run")),
     ("store", _made(valid_files.stores), _entry("read_store")),
     ("arrays", _made(valid_files.arrays), _entry("read_arrays")),
-    ("events", _made(valid_files.events), _entry("read_events")),
 )
 
 

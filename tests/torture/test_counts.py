@@ -18,7 +18,6 @@ ENTRIES = {
     "run": "run folders",
     "store": "graph stores",
     "arrays": "arrays, OGB folders",
-    "events": "events of jobs",
     "arguments": "words of commands",
     "border": "files at the border of what is valid",
     "special": "special files",

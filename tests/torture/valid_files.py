@@ -230,15 +230,6 @@ def arrays(folder: Path) -> None:
     _write(folder / "ogb", packed)
 
 
-def events(folder: Path) -> None:
-    """The events of a job."""
-    lines = (
-        b'["a", "started", null, 0.0]\n["a", "progressed", 3, 0.0]\n'
-        b'["a", "finished", {"key": "a", "seed": 1}, 1.5]\n["b", "failed", "why", 0.0]\n'
-    )
-    _write(folder / "spool", {"job.events": lines})
-
-
 def for_commands(folder: Path) -> None:
     """What the words of commands name: a graph, a run, a store and tables."""
     here = folder / "all"

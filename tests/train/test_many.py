@@ -64,5 +64,5 @@ def test_other_data_under_the_same_name_are_refused(tmp_path):
     graph = write_graph(tmp_path / "graph.npz")
     config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
     with pytest.raises(ValueError, match=r"graph\.npz is not the same on .*: give every node"):
-        train_in_folder(config, str(tmp_path / "run"), "0" * 64, print)
+        train_in_folder(config, str(tmp_path / "run"), "0" * 64)
     assert not (tmp_path / "run").exists()

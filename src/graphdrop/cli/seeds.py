@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from functools import partial
+import sys
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphdrop.cli import output
 from graphdrop.config import Config
@@ -22,40 +21,25 @@ def trained_seeds(
 ) -> list[Result]:
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
     from graphdrop.executors import Job  # noqa: PLC0415 - --help needs no torch
-    from graphdrop.executors.display import Line, LiveTable  # noqa: PLC0415
     from graphdrop.train.inputs import load_for  # noqa: PLC0415
     from graphdrop.train.many import train_in_folder  # noqa: PLC0415
     from graphdrop.train.provenance import fingerprint  # noqa: PLC0415
 
     data = None if executor.same_machine else fingerprint(load_for(chosen.data).data)
-    jobs, run = {}, partial(train_in_folder, device=device)
+    jobs = []
     for seed in range(chosen.seed, chosen.seed + seeds):
         one = chosen.model_copy(update={"seed": seed})
         folder = str((out / f"seed-{seed}").resolve())
-        jobs[str(seed)] = Job(str(seed), run, (one, folder, data))
-    lines = {f"seed {key}": Line([key], chosen.train.epochs) for key in jobs}
-    display = LiveTable(f"{seeds} seeds", lines, executor.at_once())
+        arguments = (one, folder, data, device)
+        jobs.append(Job(str(seed), f"the run of seed {seed}", train_in_folder, arguments))
     results: dict[str, Result] = {}
-    with display.showing(), closing(executor.run(jobs.values(), seeds)) as events:
-        for event in events:
-            if event is None:
-                display.refresh()
-            elif event.what == "started":
-                display.started(event.key)
-            elif event.what == "progressed":
-                display.progressed(event.key, event.value)
-            elif event.what == "failed":
-                raise ValueError(f"the run of seed {event.key} failed: {event.value}")
-            else:
-                results[event.key] = event.value
-                display.finished(event.key, _record(event.value))
-    return [results[key] for key in jobs]
-
-
-def _record(result: Result) -> dict[str, Any]:
-    """As much of a record as the display shows."""
-    test = getattr(result.test, "accuracy", None)
-    return {"seconds": result.seconds} | ({} if test is None else {"test": {"accuracy": test}})
+    for key, result in executor.run(jobs):
+        results[key] = result
+        say(
+            f"Seed {key} took {result.seconds:.0f} seconds; {len(results)} of {seeds} are done.",
+            file=sys.stderr,
+        )
+    return [results[job.key] for job in jobs]
 
 
 def show_seeds(results: list[Result], out: Path, first: int) -> None:

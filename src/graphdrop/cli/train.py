@@ -17,10 +17,7 @@ from graphdrop.cli.executors import (
     CpusPerRun,
     ExecutorName,
     GpusPerRun,
-    MemoryPerRun,
     RayAddress,
-    RunsPerTask,
-    Slurm,
     executor_for,
 )
 from graphdrop.cli.runs import (
@@ -169,17 +166,14 @@ def train(
         int | None,
         typer.Option(
             min=1,
-            help="For --seeds and --tune: runs made at once; with ray or slurm, tasks at once.",
-            show_default="1; ray: what the cluster holds; slurm: 32",
+            help="For --seeds and --tune: runs made at once.",
+            show_default="1; ray: what the cluster holds",
         ),
     ] = None,
     executor: ExecutorName = "local",
     ray_address: RayAddress = None,
     cpus_per_run: CpusPerRun = 1,
     gpus_per_run: GpusPerRun = 0.0,
-    memory_per_run: MemoryPerRun = None,
-    runs_per_task: RunsPerTask = None,
-    slurm: Slurm = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print all settings as TOML and stop.")
     ] = False,
@@ -255,13 +249,9 @@ def train(
     where = executor_for(
         executor,
         jobs or (1 if executor == "local" else None),
-        out.with_name(f"{out.name}-slurm"),
         ray_address=ray_address,
         cpus=cpus_per_run,
         gpus=gpus_per_run,
-        memory=memory_per_run,
-        group=runs_per_task,
-        slurm=slurm,
     )
     many = executor != "local" or (jobs or 1) > 1
     with stopping_runs() if many else nullcontext(), where:

@@ -1,6 +1,6 @@
-"""Executors: where independent jobs are done, on this machine or on many."""
+"""Executors: where independent jobs run, in processes of this machine or on a Ray cluster."""
 
-from graphdrop.executors.jobs import THREAD_VARIABLES, Event, Executor, Job
-from graphdrop.executors.local import LocalExecutor
+from graphdrop.executors.local import Executor, Job, LocalExecutor
+from graphdrop.executors.ray import RayExecutor
 
-__all__ = ["THREAD_VARIABLES", "Event", "Executor", "Job", "LocalExecutor"]
+__all__ = ["Executor", "Job", "LocalExecutor", "RayExecutor"]

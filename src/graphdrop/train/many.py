@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import load_for
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
@@ -17,32 +14,23 @@ from graphdrop.train.result import Result
 from graphdrop.train.trainer import Trainer
 
 
-def train_in_folder(
-    config: Config,
-    folder: str,
-    data: str | None,
-    tell: Callable[[int], None],
-    device: str = "cpu",
-) -> Result:
+def train_in_folder(config: Config, folder: str, data: str | None, device: str = "cpu") -> Result:
     """Train in a folder, or go on with what is there; a job.
 
     Args:
         config: all settings of the run.
         folder: the run's folder.
         data: the fingerprint that its data must have, if known.
-        tell: called with the number of every epoch that is done.
         device: where to compute, as `Trainer` takes it.
     """
     if data is not None:
         same_dataset(config.data, data)
-    callbacks = [_Teller(tell)]
     trainer = Trainer(
         config,
         None,
         folder,
         resume=True,
         progress=Silent(),
-        callbacks=callbacks,
         device=elsewhere(device),
     )
     return trainer.fit()
@@ -68,11 +56,3 @@ def same_dataset(settings: DataSettings, data: str) -> Dataset:
 def _loaded(settings: DataSettings) -> tuple[Dataset, str]:
     dataset = load_for(settings)
     return dataset, fingerprint(dataset.data)
-
-
-class _Teller(Callback):
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
-
-    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._tell(line["epoch"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
@@ -120,25 +118,17 @@ def _scored_by(
             yield number, known[name]
         else:
             alike.setdefault(name, []).append(number)
-    score = partial(trial_score, device=device)
-    jobs = [Job(str(n[0]), score, (settings[n[0]], data)) for n in alike.values()]
-    with closing(executor.run(jobs, len(jobs))) as events:
-        for event in events:
-            if event is None or event.what not in {"finished", "failed"}:
-                continue
-            if event.what == "failed":
-                raise ValueError(f"trial {int(event.key) + 1} failed: {event.value}")
-            name = names[int(event.key)]
-            known[name] = event.value
-            yield from ((number, event.value) for number in alike[name])
+    jobs = [
+        Job(str(first), f"trial {first + 1}", trial_score, (settings[first], data, device))
+        for first, *_ in alike.values()
+    ]
+    for key, score in executor.run(jobs):
+        name = names[int(key)]
+        known[name] = score
+        yield from ((number, score) for number in alike[name])
 
 
-def trial_score(
-    config: Config,
-    data: str,
-    tell: Callable[[int], None],  # noqa: ARG001
-    device: str = "cpu",
-) -> float:
+def trial_score(config: Config, data: str, device: str) -> float:
     """The score of a trial, whose data must have this fingerprint; a job."""
     return _score(config, same_dataset(config.data, data), device)
 

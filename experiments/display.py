@@ -20,7 +20,7 @@ LINE_SECONDS = 30.0
 
 
 class Display:
-    """Base class of displays: hooks that are called with the key of a run."""
+    """Hooks that are called with the key of a run; this one shows nothing."""
 
     @contextmanager
     def showing(self) -> Iterator[None]:
@@ -33,9 +33,6 @@ class Display:
     def started(self, key: str) -> None:
         """A worker has started this run."""
 
-    def progressed(self, key: str, epoch: int) -> None:
-        """The run has finished this epoch."""
-
     def postponed(self, key: str) -> None:
         """Another process is making this run."""
 
@@ -46,18 +43,13 @@ class Display:
         """Called regularly."""
 
 
-class Silent(Display):
-    """Shows nothing."""
-
-
 @dataclass
 class Line:
     """The line of one cell: its runs, finished and in progress."""
 
     keys: Sequence[str]
-    epochs: int
     done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    running: dict[str, int] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
     later: int = 0
     """Runs that follow, of which it is not known yet which."""
 
@@ -79,7 +71,7 @@ class Line:
 
 
 class LiveTable(Display):
-    """A table with one line per cell: runs done, epochs of those being made, time left.
+    """A table with one line per cell: runs done, runs being made, time left.
 
     Args:
         title: what is being made.
@@ -122,23 +114,21 @@ class LiveTable(Display):
 
     def started(self, key: str) -> None:
         """It counts as being made, also when another process turns out to make it."""
-        self._line(key).running[key] = 0
-
-    def progressed(self, key: str, epoch: int) -> None:
-        """Note the epoch."""
-        self._line(key).running[key] = epoch
+        self._line(key).running.add(key)
+        self.refresh()
 
     def postponed(self, key: str) -> None:
         """It is made elsewhere."""
-        self._line(key).running.pop(key, None)
+        self._line(key).running.discard(key)
         self._elsewhere.add(key)
 
     def finished(self, key: str, record: dict[str, Any]) -> None:
         """It is done."""
         line = self._line(key)
-        line.running.pop(key, None)
+        line.running.discard(key)
         self._elsewhere.discard(key)
         line.done[key] = record
+        self.refresh()
 
     def refresh(self) -> None:
         """Show the present state."""
@@ -167,12 +157,12 @@ class LiveTable(Display):
         """One line per cell."""
         table = Table(box=box.SIMPLE_HEAD, title=self.summary(), title_justify="left")
         table.add_column("cell")
-        for column in ("runs", self.column, "epoch"):
+        for column in ("runs", self.column, "now"):
             table.add_column(column, justify="right")
         for name, line in self.lines.items():
             accuracy = "" if line.accuracy is None else f"{100 * line.accuracy:.2f}"
-            epochs = ", ".join(f"{epoch}/{line.epochs}" for epoch in line.running.values())
-            table.add_row(name, f"{len(line.done)}/{line.total}", accuracy, epochs)
+            running = str(len(line.running) or "")
+            table.add_row(name, f"{len(line.done)}/{line.total}", accuracy, running)
         return table
 
     def seconds_left(self) -> float | None:
@@ -183,9 +173,8 @@ class LiveTable(Display):
         left = 0.0
         for line in self.lines.values():
             times = line.seconds or everything
-            begun = sum(min(1.0, epoch / line.epochs) for epoch in line.running.values())
-            left += (line.total - len(line.done) - begun) * sum(times) / len(times)
-        return max(0.0, left) / self.jobs
+            left += (line.total - len(line.done)) * sum(times) / len(times)
+        return left / self.jobs
 
     def _time_left(self) -> str:
         left = self.seconds_left()

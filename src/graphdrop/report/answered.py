@@ -8,9 +8,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 import torch
-from sklearn.metrics import precision_recall_curve, roc_curve
 from torch import Tensor
 from torch_geometric.data import Data
+from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
 from graphdrop.data.names import Names
 from graphdrop.metrics import RareFigures, average_precision, ood_auroc
@@ -180,18 +180,18 @@ def ranking_views(run: RunEvidence, data: Data) -> list[RankingView]:
         positive, scores = labels == label, probabilities[:, label].double()
         if not bool(positive.any()) or bool(positive.all()):
             continue
-        precision, recall, _ = precision_recall_curve(positive.numpy(), scores.numpy())
-        false_positives, true_positives, _ = roc_curve(positive.numpy(), scores.numpy())
+        precision, recall, _ = binary_precision_recall_curve(scores, positive.long())
+        false_positives, true_positives, _ = binary_roc(scores, positive.long())
         # From the highest threshold on, without the point that stands for no node at all.
-        curve = (recall[-2::-1], precision[-2::-1])
+        curve = (recall[:-1].flip(0), precision[:-1].flip(0))
         found.append(
             RankingView(
                 label,
                 int(positive.sum()),
                 float(average_precision(scores, positive)),
                 float(ood_auroc(scores, positive)),
-                *(_thinned(torch.from_numpy(part.copy())) for part in curve),
-                *(_thinned(torch.from_numpy(part)) for part in (false_positives, true_positives)),
+                *(_thinned(part) for part in curve),
+                *(_thinned(part) for part in (false_positives, true_positives)),
             )
         )
     return found

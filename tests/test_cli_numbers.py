@@ -37,7 +37,9 @@ def test_the_houses_in_the_repository_are_what_their_script_makes():
 
 
 def test_prices_become_values_with_intervals_that_hold(run, trained, tmp_path):
-    assert run("predict", trained, "-o", tmp_path / "a.csv")[0] == 0
+    code, printed, _ = run("predict", trained, "-o", tmp_path / "a.csv")
+    assert code == 0
+    assert "the standard error of a value is at most" in printed
     with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == [

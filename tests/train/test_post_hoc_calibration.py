@@ -186,6 +186,23 @@ def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, 
     assert again.engine.defaults.samples == count
 
 
+def test_nodes_without_a_label_have_errors_below_the_limit_too(settings_of, tiny):
+    first = torch.arange(80) < 30
+    parts = {name: getattr(tiny.split, name) & first for name in ("val", "test")}
+    dataset = replace(tiny, split=replace(tiny.split, **parts))
+    scored = (parts["val"] | parts["test"]).nonzero().flatten()
+    predict = {"samples": 20, "standard_error": 1e-9, "calibration": "temperature"}
+    trainer = Trainer(settings_of(predict=predict), dataset, progress=Silent())
+    trainer.fit()
+    limit = trainer.predict(scored).largest_error
+    assert trainer.predict(torch.arange(80)).largest_error > limit  # on nodes that are not scored
+    predict |= {"samples": 1000, "standard_error": limit}
+    trainer = Trainer(settings_of(predict=predict), dataset, progress=Silent())
+    trainer.fit()
+    assert 20 < trainer.engine.defaults.samples < 1000
+    assert trainer.predict(torch.arange(80)).largest_error <= limit
+
+
 @pytest.mark.parametrize(("method", "noted"), [("isotonic", True), ("temperature", False)])
 def test_a_calibrator_that_takes_more_nodes_than_there_are_is_noted_once(
     tiny, settings_of, method, noted

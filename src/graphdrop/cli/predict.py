@@ -125,7 +125,8 @@ def predict(
     say(f"Wrote {count} nodes to {output}: {kept} to trust, {count - kept} not.")
     settings = opened.config
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
-    on_samples = "" if opened.numbers else _on_samples(answer, limit)
+    fitted = sampled(opened.model).defaults.samples if calibrated else answer.samples
+    on_samples = _on_samples(answer, limit, fitted, numbers=opened.numbers)
     notes = [_on_trust(trust, names), *_on_flags(flags, names), on_samples]
     notes += [*_on_sets(sets, names, by_time), "" if opened.same else _on_shift(calibrated)]
     for line in filter(None, notes):
@@ -311,16 +312,22 @@ def _on_trust(trust: Trust, names: Names) -> str:
     return text
 
 
-def _on_samples(answer: Predictive, limit: float) -> str:
+def _on_samples(answer: Any, limit: float, fitted: int, *, numbers: bool) -> str:
+    """The largest standard error, and whether the calibrator was fitted to as many samples."""
     if math.isnan(answer.largest_error):
         return ""
-    error, near = answer.largest_error, int(answer.near_another_class.sum())
-    above = f", above the limit of {limit:g} (predict.standard_error)" if error > limit > 0 else ""
-    nodes = "1 node lies" if near == 1 else f"{near} nodes lie"
-    return (
-        f"{of_samples(answer.samples, error)}{above}; {nodes} within two standard errors of "
-        "another class. More samples (--samples) make both smaller."
-    )
+    error = answer.largest_error
+    text = of_samples(answer.samples, error, numbers=numbers)
+    if error > limit > 0:
+        text += f", above the limit of {limit:g} (predict.standard_error)"
+    if not numbers:
+        near = int(answer.near_another_class.sum())
+        nodes = "1 node lies" if near == 1 else f"{near} nodes lie"
+        text += f"; {nodes} within two standard errors of another class"
+    text += ". More samples (--samples) make " + ("it smaller." if numbers else "both smaller.")
+    if fitted != answer.samples:
+        text += f" The calibrator was fitted to {fitted} samples; leave --samples out for as many."
+    return text
 
 
 def _on_flags(flags: dict[int, Flags], names: Names) -> list[str]:

@@ -281,9 +281,10 @@ class PredictSettings(Section):
     samples: Count = 20
     """Monte Carlo samples; with `standard_error` above 0 the largest number of them."""
     standard_error: Weight = 0.0
-    """Sample until the standard error of every probability is at most this: after the first 20
-    samples the largest error decides how many more are taken. It is decided once, at the end of
-    training, and the network keeps that number. 0 always takes `samples`."""
+    """Sample until the standard error of every probability is at most this, in large graphs that
+    of validation and test nodes: after the first 20 samples the largest error decides how many more
+    are taken. It is decided once, at the end of training, and the network keeps that number. 0
+    always takes `samples`."""
     masks: Literal["relaxed", "hard", "expected", "off"] = "relaxed"
     """Monte Carlo with relaxed or hard masks; or a single pass with masks replaced by their
     expectation, or with every connection kept."""

@@ -136,10 +136,13 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         x=_some_features(trainer),
     )
     if len(rows) < calibrator.worth_from:
+        if calibrator.worth_from > EntropyTemperatureScaling.worth_from:
+            remedy = 'take "entropy-temperature", which few nodes leave near no calibration'
+        else:
+            remedy = "give more labelled nodes to validation"
         found["warnings"].append(
-            f'predict.calibration = "{calibrator.name}" is worth choosing from about '
-            f"{calibrator.worth_from} validation nodes on, and there are {len(rows)}: take "
-            '"entropy-temperature", which few nodes leave near no calibration'
+            f'the calibrator "{calibrator.name}" is worth choosing from about '
+            f"{calibrator.worth_from} validation nodes on, and there are {len(rows)}: {remedy}"
         )
     if note is not None:
         found["warnings"].append(note)

@@ -28,6 +28,9 @@ PARTS = ("validation", "calibration", "sets", "test")
 class ScoredSamples:
     """The outputs of every Monte Carlo sample on the nodes that are scored, in memory if few.
 
+    Their nodes are all of the graph, so that the standard error of every answer is known, or, where
+    that takes too many numbers or batches, those of the parts that are scored.
+
     Args:
         trainer: its model has the selected state. Of links, and where the samples are too many,
             nothing is kept, and every call draws them again.
@@ -36,6 +39,11 @@ class ScoredSamples:
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         self.rows = torch.unique(torch.cat([trainer.rows[part] for part in PARTS]))
+        task, settings, nodes = trainer.task, trainer.config, len(trainer.data.x)
+        width = task.width(trainer.data, trainer.dataset.num_classes, settings.model.hidden)
+        many = nodes * width * settings.predict.samples > KEPT_NUMBERS
+        if task.of_nodes and trainer.batches is None and not many:
+            self.rows = torch.arange(nodes, device=self.rows.device)
         self._kept: list[Tensor] | None = [] if trainer.task.of_nodes else None
         self._keep_missing()
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.config import Config
 from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.train.run_warnings import warnings_of
@@ -18,7 +19,8 @@ def warned(scores: torch.Tensor, **model: object) -> list[str]:
         Predictive.from_logits(logits),
         LABELS,
         model=Config(recipe="paper", model=model).model,
-        calibration_nodes=1000,
+        calibrator=None,
+        calibration_nodes=0,
         selected_epoch=50,
         epochs=100,
         ece=0.0,
@@ -39,6 +41,7 @@ def test_few_nodes_to_calibrate_on_are_said_of_intervals_where_numbers_are_predi
         answer,
         torch.ones(4),
         model=None,
+        calibrator=VarianceScaling(torch.ones(1)),
         calibration_nodes=4,
         selected_epoch=50,
         epochs=100,

@@ -53,9 +53,10 @@ class EntropyTemperatureScaling(Calibrator):
 
     so that few nodes leave the samples nearly as they are, and every node more moves it on.
 
-    It is worth choosing from 5 calibration nodes on, the least that was measured: on 200 draws of
-    sampled logits with a known posterior the mean test NLL was below that without calibration at
-    every number of nodes from 5 to 500.
+    It is worth choosing from about 100 calibration nodes on: over 200 networks that were trained on
+    60 nodes of a synthetic graph the mean test NLL was then below that without calibration. With 5
+    to 50 nodes it was above it, by at most 0.01. The spread is what costs there: without it the
+    figures are those of temperature scaling.
 
     Args:
         temperature: the one that is best for all nodes.
@@ -71,6 +72,7 @@ class EntropyTemperatureScaling(Calibrator):
     """
 
     name: ClassVar[str] = "entropy-temperature"
+    worth_from: ClassVar[int] = 100
     reads_samples: ClassVar[bool] = True
     temperature: float
     shift: float

@@ -38,8 +38,10 @@ class IsotonicRegression(Calibrator):
     nothing: :math:`h_c` is the weighted mean of the fitted curve and of :math:`q` itself, with
     weights :math:`n` and 200 for :math:`n` calibration nodes.
 
-    It is worth choosing from about 1,000 calibration nodes on: on sampled logits with a known
-    posterior its test NLL was above that of temperature scaling with fewer.
+    It is worth choosing from about 1,000 calibration nodes on: on sampled logits that are
+    over-confident its test NLL was above that of temperature scaling with fewer. It does little
+    harm with any number of nodes: over 200 networks that were trained on 60 nodes of a synthetic
+    graph its mean test NLL was below that without calibration from 10 nodes on.
 
     Args:
         curves: for every class the knots and the values there, both rising.

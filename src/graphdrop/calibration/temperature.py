@@ -35,8 +35,9 @@ class TemperatureScaling(Calibrator):
     The samples are tempered, not their mean. The NLL of their mean can have several minima in
     :math:`T`, so it is searched on a grid of :math:`\log T`, then between the best one's neighbors.
 
-    It is worth choosing from 5 calibration nodes on, the least that was measured: on sampled logits
-    with a known posterior the mean test NLL was below that without calibration.
+    It is worth choosing from about 100 calibration nodes on: over 200 networks that were trained on
+    60 nodes of a synthetic graph the mean test NLL was then below that without calibration. With 5
+    to 50 nodes it was within 0.003 of it.
 
     Args:
         temperature: above 1 the prediction becomes less confident, below 1 more.
@@ -47,6 +48,7 @@ class TemperatureScaling(Calibrator):
     """
 
     name: ClassVar[str] = "temperature"
+    worth_from: ClassVar[int] = 100
     temperature: float
 
     def __post_init__(self) -> None:

@@ -31,9 +31,10 @@ class VectorScaling(Calibrator):
 
     .. math:: \sum_c \frac{(\log w_c T)^2}{2 \cdot 0.2^2} + \frac{b_c^2}{2 \cdot 0.5^2}
 
-    It is worth choosing where classes are too likely or not likely enough: on sampled logits with a
-    known posterior its test NLL was then below that of temperature scaling from 5 nodes on, and
-    elsewhere at most 0.01 above it.
+    It is worth choosing from about 50 calibration nodes on, where classes are too likely or not
+    likely enough: over 200 networks that were trained on 60 nodes of a synthetic graph its mean
+    test NLL was then below that of temperature scaling. With 5 nodes it was above that without
+    calibration, by 0.006.
 
     Args:
         factor: ``[classes]``.
@@ -46,6 +47,7 @@ class VectorScaling(Calibrator):
     """
 
     name: ClassVar[str] = "vector"
+    worth_from: ClassVar[int] = 50
     factor: Tensor
     shift: Tensor
 

@@ -75,8 +75,8 @@ class Calibrator(ABC):
     output: ClassVar[str] = "classes"
     """The kind of outputs, as in ``predict(output=...)``."""
     worth_from: ClassVar[int] = 5
-    """The number of calibration nodes from which on it is worth choosing, as measured on sampled
-    logits with a known posterior and on trained networks; 5 is the least that was measured."""
+    """The number of calibration nodes from which on it is worth choosing, as measured
+    (``results/auto/few-nodes.md``); 5 is the least that was measured."""
     reads_graph: ClassVar[bool] = False
     """Whether ``fit`` and ``corrector`` take the ``Surroundings`` of the nodes."""
     reads_samples: ClassVar[bool] = False

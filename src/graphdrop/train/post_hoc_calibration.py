@@ -128,6 +128,7 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         validation,
         trainer.targets[trainer.rows["validation"]],
         model=None if trainer.own_model else trainer.config.model,
+        calibrator=calibrator,
         calibration_nodes=len(rows),
         selected_epoch=trainer.selection.epoch,
         epochs=trainer.config.train.epochs,
@@ -135,15 +136,6 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         floor=floor,
         x=_some_features(trainer),
     )
-    if len(rows) < calibrator.worth_from:
-        if calibrator.worth_from > EntropyTemperatureScaling.worth_from:
-            remedy = 'take "entropy-temperature", which few nodes leave near no calibration'
-        else:
-            remedy = "give more labelled nodes to validation"
-        found["warnings"].append(
-            f'the calibrator "{calibrator.name}" is worth choosing from about '
-            f"{calibrator.worth_from} validation nodes on, and there are {len(rows)}: {remedy}"
-        )
     if note is not None:
         found["warnings"].append(note)
     return found
@@ -259,6 +251,7 @@ def _keep_uncalibrated(
         answer,
         targets,
         model=None if trainer.own_model else trainer.config.model,
+        calibrator=None,
         calibration_nodes=0,
         selected_epoch=trainer.selection.epoch,
         epochs=trainer.config.train.epochs,

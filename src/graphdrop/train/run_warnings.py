@@ -11,6 +11,7 @@ from torch import Tensor
 from graphdrop.calibration import CalibrationFloor
 from graphdrop.config import ModelSettings
 from graphdrop.inference import GaussianPredictive, Predictive
+from graphdrop.inference.calibrator import Calibrator
 from graphdrop.metrics import ood_auroc
 
 EARLY = 0.05
@@ -30,6 +31,7 @@ def warnings_of(
     targets: Tensor,
     *,
     model: ModelSettings | None,
+    calibrator: Calibrator | None,
     calibration_nodes: int,
     selected_epoch: int,
     epochs: int,
@@ -43,7 +45,8 @@ def warnings_of(
         validation: the prediction for the validation nodes.
         targets: the targets of the validation nodes.
         model: the settings of the network; ``None`` for a model of the user's own.
-        calibration_nodes: how many nodes the calibrator was fitted on; 0 for none.
+        calibrator: the one that is applied, if any.
+        calibration_nodes: how many nodes it was fitted on.
         selected_epoch: the epoch of the selected state.
         epochs: the largest number of epochs.
         ece: calibration error on the test nodes.
@@ -61,12 +64,13 @@ def warnings_of(
             f"the best state is that after epoch {selected_epoch} of {epochs}: training did not "
             "help after that; lower train.learning_rate, or look at the features"
         )
-    if 0 < calibration_nodes < FEW:
+    enough = 0 if calibrator is None else max(FEW, calibrator.worth_from)
+    if calibrator is not None and calibration_nodes < enough:
         numbers = isinstance(validation, GaussianPredictive)
         off = "intervals may be too narrow or too wide" if numbers else "probabilities may be off"
         found.append(
-            f"there are {calibration_nodes} validation nodes to calibrate on, fewer than {FEW}: "
-            f"the {off}; give more"
+            f"there are {calibration_nodes} validation nodes to calibrate on, and the calibrator "
+            f'"{calibrator.name}" is worth choosing from about {enough} on: the {off}; give more'
         )
     if floor is not None and ece > floor.mean + GAP:
         found.append(

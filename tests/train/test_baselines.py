@@ -157,6 +157,27 @@ def test_a_note_says_so_when_a_baseline_wins_and_only_then():
     assert Trainer(settings(baselines=False), dataset, progress=Silent()).fit().baselines == {}
 
 
+def test_numbers_worse_than_their_mean_are_said_to_be():
+    data = neighbour_task()
+    data.y = 300 + 90 * torch.randn(len(data.x), generator=torch.Generator().manual_seed(1))
+    rest = {"recipe": "paper", "predict": {"samples": 2}, "train": {"epochs": 40}}
+
+    def keep_noise(parameters):
+        """Leave large random weights as they are."""
+        parameters = list(parameters)
+        for weight in parameters:
+            weight.data *= 3.0
+        return torch.optim.SGD(parameters, lr=0.0)
+
+    poor = Trainer(Config(**rest), data, optimizer=keep_noise, progress=Silent()).fit()
+    found = poor.baselines["always the mean"]["test"]
+    assert found["rmse"] == pytest.approx(poor.always_the_mean["rmse"], rel=1e-5)
+    assert found["rmse"] < poor.test.rmse
+    assert any("always answering the mean" in note for note in poor.warnings)
+    tuned = Trainer(Config(recipe="baseline", train={"baselines": True}), data, progress=Silent())
+    assert not tuned.fit().warnings
+
+
 def test_what_a_baseline_says_does_not_depend_on_test_labels():
     dataset = dataset_of(neighbour_task())
     other = dataset.data.clone()

@@ -30,7 +30,7 @@ from graphdrop.graph import Graph
 from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.kernels import aggregate
 from graphdrop.metrics import ood_auroc
-from graphdrop.metrics.registry import metrics_by_name
+from graphdrop.metrics.registry import as_columns, metrics_by_name
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Mute
@@ -66,9 +66,12 @@ DESCRIPTIONS = {
     "ridge regression": "a ridge regression on features",
     "ridge regression, neighbours": "a ridge regression on features and neighbours' means",
     "majority class": "answering the shares of the classes",
+    "always the mean": "always answering the mean of the training nodes",
     "label propagation": "label propagation, which reads no features,",
 }
 """The baselines in a sentence, by name."""
+TRIVIAL = ("majority class", "always the mean")
+"""Baselines that read neither features nor edges."""
 
 
 def baseline_config(given: Mapping[str, Any], dataset: Dataset, orders: int) -> Config:
@@ -238,9 +241,11 @@ def _regression(trainer: Trainer, orders: int) -> Trainer:
 
 def _without_weights(trainer: Trainer) -> Iterator[tuple[str, Any]]:
     """The baselines that have no weights: their names, and functions that make their outputs."""
-    if trainer.task.output == "gaussian":  # whose mean has a place of its own in the result
-        return
     nodes, labels = len(trainer.data.x), trainer.targets[trainer.rows["train"]]
+    if trainer.task.output == "gaussian":  # standardized: mean 0, logarithm of the variance 0
+        outputs = 2 * as_columns(labels).shape[1]
+        yield "always the mean", lambda: torch.zeros(nodes, outputs, device=trainer.data.x.device)
+        return
     classes = trainer.dataset.num_classes
     counts = labels.bincount(minlength=classes).double()
     shares = ((counts + 1.0) / (counts + 1.0).sum()).float()
@@ -320,7 +325,10 @@ def _hop_deviations(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
 def _notes(
     trainer: Trainer, drawn: ScoredSamples, scores: dict[str, Any], answers: dict[str, Any]
 ) -> list[str]:
-    """A note on the best baseline by validation nodes, if it is better there beyond chance."""
+    """Notes on the best and the trivial baseline, if they are better beyond chance.
+
+    Validation nodes decide that.
+    """
     rows = trainer.rows["validation"]
     targets = trainer.targets[rows]
     own, better = drawn.predict(rows, None), dict[str, float]()
@@ -336,20 +344,21 @@ def _notes(
             better[name] = float(gains[0])
     if not better:
         return []
-    name = max(better, key=lambda one: better[one])
-    network = drawn.predict(trainer.rows["test"])
+    network = trainer.scores("test", drawn.predict(trainer.rows["test"]))
     metric = "rmse" if trainer.task.output == "gaussian" else "auroc"
-    found = scores[name]["test"]
-    metric = metric if metric in found else "accuracy"
-    title = metrics_by_name()[metric].title
-    figures = f"{found[metric]:.3g} against {trainer.scores('test', network)[metric]:.3g}"
-    advice = (
-        ": take it, graphdrop train --baseline" if name in BASELINES[trainer.task.output] else ""
-    )
-    return [
-        f"{DESCRIPTIONS[name]} is better here than the network (test {title} {figures}; chosen on "
-        f"validation nodes){advice}"
-    ]
+    best = max(better, key=lambda one: better[one])
+    notes = []
+    for name in dict.fromkeys([best, *(one for one in TRIVIAL if one in better)]):
+        found = scores[name]["test"]
+        by = metric if metric in found else "accuracy"
+        fitted = name in BASELINES[trainer.task.output]
+        advice = ": take it, graphdrop train --baseline" if fitted else ""
+        notes.append(
+            f"{DESCRIPTIONS[name]} is better here than the network (test "
+            f"{metrics_by_name()[by].title} {found[by]:.3g} against {network[by]:.3g}; chosen on "
+            f"validation nodes){advice}"
+        )
+    return notes
 
 
 def _qualities(answer: Any, targets: Tensor, parts: list[Tensor]) -> Tensor:

@@ -11,8 +11,9 @@ from graphdrop import Config, Trainer, load, predict
 from graphdrop.config import Method, read_run, settle
 from graphdrop.config.auto import choose, ways
 from graphdrop.data import load_dataset
+from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.data.traits import adjusted_homophily, feature_kind, traits_of
+from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import dataset_for

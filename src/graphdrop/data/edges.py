@@ -75,3 +75,34 @@ def edge_homophily(edge_index: Tensor, labels: Tensor) -> float:
     labelled = (labels[source] >= 0) & (labels[target] >= 0)
     same = labels[source[labelled]] == labels[target[labelled]]
     return float(same.double().mean())
+
+
+def adjusted_homophily(
+    edge_index: Tensor, labels: Tensor, num_classes: int
+) -> tuple[float | None, int]:
+    """The adjusted homophily of the edges between labelled nodes, and how many there are.
+
+    ``(h - sum p_k^2) / (1 - sum p_k^2)`` with ``h`` the share of edges inside a class and ``p_k``
+    the share of edge ends in class ``k``: 0 is what classes without influence on the edges give,
+    whatever their sizes. ``None`` where there is one class only, or no edge. An edge that is stored
+    in both directions counts once.
+
+    Args:
+        edge_index: ``[2, edges]``.
+        labels: ``[nodes]``, classes from 0, and -1 where none is known.
+        num_classes: number of classes.
+    """
+    (source, target), _ = remove_self_loops(edge_index)
+    known = (labels[source] >= 0) & (labels[target] >= 0)
+    ends = torch.stack([source[known], target[known]])
+    ends = torch.unique(ends.sort(0).values, dim=1)
+    one, other = labels[ends[0]], labels[ends[1]]
+    count = int(ends.shape[1])
+    if not count:
+        return None, 0
+    share = (one.bincount(minlength=num_classes) + other.bincount(minlength=num_classes)).double()
+    chance = float((share / share.sum()).square().sum())
+    if chance >= 1.0:
+        return None, count
+    inside = float((one == other).double().mean())
+    return (inside - chance) / (1.0 - chance), count

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
-from graphdrop.data.edges import EdgeChanges, assortativity, edge_homophily, isolated_nodes
+from graphdrop.data.edges import (
+    EdgeChanges,
+    adjusted_homophily,
+    assortativity,
+    edge_homophily,
+    isolated_nodes,
+)
 from graphdrop.data.splits import Split, SplitSizes
 from graphdrop.data.validate import is_labelled
 from graphdrop.graph.validate import check_edge_index
@@ -36,6 +42,8 @@ class Summary:
     split_sizes: SplitSizes
     changes: EdgeChanges | None
     stored_dtype: str = "float32"
+    adjusted: float | None = None
+    """The homophily adjusted for the sizes of classes: 0 for what chance gives. None of numbers."""
     target: tuple[float, float, float, float] | None = None
     """Of numbers: the mean, the standard deviation, the lowest and the highest; else None."""
 
@@ -48,7 +56,7 @@ class Summary:
             ("features", f"{self.features:,}{self._converted}"),
             self._labels,
             ("split", f"{train:,} train / {val:,} val / {test:,} test ({self.split})"),
-            ("homophily" if self.target is None else "assortativity", f"{self.homophily:.4f}"),
+            self._homophily,
             ("isolated nodes", f"{self.isolated:,}"),
         ]
         if self.unlabelled:
@@ -63,6 +71,13 @@ class Summary:
             return "classes", f"{self.classes:,}"
         mean, deviation, low, high = self.target
         return "target", f"{mean:,.5g} ± {deviation:.4g}, from {low:,.5g} to {high:,.5g}"
+
+    @property
+    def _homophily(self) -> tuple[str, str]:
+        if self.target is not None:
+            return "assortativity", f"{self.homophily:.4f}"
+        adjusted = "" if self.adjusted is None else f", adjusted {self.adjusted:.4f} (0 by chance)"
+        return "homophily", f"{self.homophily:.4f}{adjusted}"
 
     @property
     def _converted(self) -> str:
@@ -107,6 +122,9 @@ def summarise(
         homophily=edge_homophily(data.edge_index, data.y)
         if target is None
         else assortativity(data.edge_index, data.y),
+        adjusted=None
+        if target is not None
+        else adjusted_homophily(data.edge_index, data.y, num_classes)[0],
         split=split.name + drawn,
         split_sizes=split.sizes,
         changes=changes,

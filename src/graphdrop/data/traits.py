@@ -8,6 +8,7 @@ from torch_geometric.utils import remove_self_loops
 
 from graphdrop.config.auto import LABELLED_EDGES, FeatureKind, GraphTraits
 from graphdrop.data.dataset import Dataset
+from graphdrop.data.edges import adjusted_homophily
 
 SPARSE = 0.5
 """Features that are not negative and have a smaller share of nonzeros are bags of words."""
@@ -40,37 +41,6 @@ def traits_of(dataset: Dataset) -> GraphTraits:
         homophily=homophily if labelled >= LABELLED_EDGES else None,
         labelled_edges=labelled,
     )
-
-
-def adjusted_homophily(
-    edge_index: Tensor, labels: Tensor, num_classes: int
-) -> tuple[float | None, int]:
-    """The adjusted homophily of the edges between labelled nodes, and how many there are.
-
-    ``(h - sum p_k^2) / (1 - sum p_k^2)`` with ``h`` the share of edges inside a class and ``p_k``
-    the share of edge ends in class ``k``: 0 is what classes without influence on the edges give,
-    whatever their sizes. ``None`` where there is one class only, or no edge. An edge that is stored
-    in both directions counts once.
-
-    Args:
-        edge_index: ``[2, edges]``.
-        labels: ``[nodes]``, classes from 0, and -1 where none is known.
-        num_classes: number of classes.
-    """
-    (source, target), _ = remove_self_loops(edge_index)
-    known = (labels[source] >= 0) & (labels[target] >= 0)
-    ends = torch.stack([source[known], target[known]])
-    ends = torch.unique(ends.sort(0).values, dim=1)
-    one, other = labels[ends[0]], labels[ends[1]]
-    count = int(ends.shape[1])
-    if not count:
-        return None, 0
-    share = (one.bincount(minlength=num_classes) + other.bincount(minlength=num_classes)).double()
-    chance = float((share / share.sum()).square().sum())
-    if chance >= 1.0:
-        return None, count
-    inside = float((one == other).double().mean())
-    return (inside - chance) / (1.0 - chance), count
 
 
 def feature_kind_of(dataset: Dataset) -> FeatureKind:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.names import Names
-from graphdrop.data.traits import adjusted_homophily
 from graphdrop.metrics.registry import metrics_by_name
 from graphdrop.report.answered import SCORES, rare_views, refusal, set_figures
 from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -82,12 +83,14 @@ def test_the_written_file_gives_the_same_settings_back(method, tmp_path):
     assert config.settle(config.read(file)) == settings
 
 
+@hypothesis_settings(deadline=None)  # a busy machine is no failure
 @given(st.text())
 def test_any_text_survives_the_file(text):
     settings = Config(data=config.DataSettings(dataset=text))
     assert config.settle(tomllib.loads(config.to_toml(settings))) == settings
 
 
+@hypothesis_settings(deadline=None)  # a busy machine is no failure
 @given(st.floats(0, allow_infinity=False, allow_nan=False))
 def test_any_number_survives_the_file(number):
     settings = Config(objective=config.ObjectiveSettings(l2=number))
@@ -144,6 +147,7 @@ def test_an_override_that_names_no_setting_is_refused(word):
         ({"train": {"learning_rate": float("nan")}}, "train.learning_rate is nan"),
         ({"model": {"nrom": "row"}}, "model.nrom is not a setting: give model.norm"),
         ({"train": {"lr": 0.1}}, "train.lr is not a setting: give train.learning_rate"),
+        ({"train": {"max_epochs": 9}}, "train.max_epochs is not a setting: give train.epochs"),
         ({"modle": {}}, "modle is not a setting: give model"),
         ({"model": 3}, "model is 3; it takes a table"),
         ({"objective": {"kl_weight": "x"}}, "'x'; it takes a number of at least 0 or \"elbo\""),

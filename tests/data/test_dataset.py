@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -191,6 +193,19 @@ def test_a_name_that_is_nothing_is_refused_with_what_there_is(name, message):
         load_dataset(name)
 
 
+@pytest.mark.parametrize(
+    ("graph", "reader"),
+    [
+        (networkx.path_graph(3), "from_networkx"),
+        (pandas.DataFrame({"id": [1, 2]}), "from_pandas"),
+        ([Data(), Data()], "Batch.from_data_list"),
+    ],
+)
+def test_a_graph_of_another_kind_is_sent_to_what_reads_it(graph, reader):
+    with pytest.raises(TypeError, match=reader):
+        load_dataset(graph)
+
+
 def test_a_directory_in_place_of_a_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a directory where a file should be"):
         load_dataset(tmp_path)
@@ -237,7 +252,7 @@ def test_the_summary_prints_every_figure():
         "  features        2",
         "  classes         2",
         "  split           1 train / 1 val / 1 test (by hand, seed 4)",
-        "  homophily       0.6000",
+        "  homophily       0.6000, adjusted 0.3333 (0 by chance)",
         "  isolated nodes  1",
         "  no label        1 nodes, in no part of the split",
     ]

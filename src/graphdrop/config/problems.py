@@ -79,6 +79,9 @@ _NAMES_ELSEWHERE = {
     "num_heads": "model.heads",
     "num_samples": "predict.samples",
     "early_stopping": "train.patience",
+    "max_epochs": "train.epochs",
+    "num_epochs": "train.epochs",
+    "n_epochs": "train.epochs",
     "p": "model.dropout",
 }
 """What torch, PyTorch Geometric and others call settings of ours."""

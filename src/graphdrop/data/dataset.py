@@ -101,6 +101,16 @@ class Dataset:
         return f"Dataset(name={self.name!r}, data={self.data!r}, split={self.split.name!r})"
 
 
+READERS = {
+    "DataFrame": "graphdrop.from_pandas(nodes, edges, label=...)",
+    "list": "one graph, such as torch_geometric.data.Batch.from_data_list(graphs)",
+} | dict.fromkeys(
+    ("Graph", "DiGraph", "MultiGraph", "MultiDiGraph"),
+    "graphdrop.from_networkx(graph, label=...)",
+)
+"""What reads graphs that ``load_dataset`` does not take, by the name of their type."""
+
+
 def load_dataset(
     name: str | Path | Data,
     root: str | Path | None = None,
@@ -150,6 +160,9 @@ def load_dataset(
         if isinstance(data.y, Tensor) and data.y.is_floating_point():
             data.y = asked_targets(data.y, "auto")
         return build_dataset("data", data, split, seed, most=most)
+    kind = type(name).__name__
+    if kind in READERS:
+        raise TypeError(f"dataset is a {kind}: give {READERS[kind]}")
     if name == SYNTHETIC:
         return build_dataset(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:

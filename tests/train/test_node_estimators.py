@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 
 from graphdrop import Config, NodeClassifier, NodeRegressor, Trainer, from_pandas, predict
 from graphdrop.train.progress import Silent
@@ -70,6 +70,8 @@ def test_parameters_are_those_of_scikit_learn():
     again = clone(first)
     assert again is not first
     assert again.get_params() == first.get_params()
+    assert is_classifier(again)
+    assert is_regressor(NodeRegressor())
     assert repr(again.set_params(config=None)) == "NodeClassifier(label='team', random_state=3)"
     with pytest.raises(ValueError, match="epochs is not a parameter of NodeClassifier"):
         first.set_params(epochs=3)

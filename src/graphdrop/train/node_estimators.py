@@ -131,6 +131,23 @@ class _NodeEstimator:
             return self._data
         return apply_schema(self.schema_, nodes, edges, id=self.id, weight=self.weight)
 
+    def __sklearn_tags__(self) -> Any:
+        """The kind of the estimator, for ``sklearn.base.is_classifier`` and other tools of it."""
+        from sklearn.utils import (  # noqa: PLC0415 - scikit-learn calls this, and need not be here
+            ClassifierTags,
+            RegressorTags,
+            Tags,
+            TargetTags,
+        )
+
+        classes = self._task == "classes"
+        return Tags(
+            estimator_type="classifier" if classes else "regressor",
+            target_tags=TargetTags(required=False),
+            classifier_tags=ClassifierTags() if classes else None,
+            regressor_tags=None if classes else RegressorTags(),
+        )
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         changed = (
@@ -167,7 +184,6 @@ class NodeClassifier(_NodeEstimator):
     """
 
     _task = "classes"
-    _estimator_type = "classifier"
 
     def _read_targets(self, nodes: pandas.DataFrame) -> None:
         """Keep the classes as the table wrote them, numbers as numbers."""
@@ -214,7 +230,6 @@ class NodeRegressor(_NodeEstimator):
     """
 
     _task = "numbers"
-    _estimator_type = "regressor"
 
     def predict(
         self,

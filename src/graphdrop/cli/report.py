@@ -26,9 +26,15 @@ def report(
     run: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folders of runs: --out of train.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write.",
+            show_default="RUN-report.html; of several runs report.html beside the first",
+        ),
+    ] = None,
     dataset: OwnData = None,
     nodes: tables.Nodes = None,
     edges: tables.Edges = None,
@@ -42,6 +48,9 @@ def report(
     """
     from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch
 
+    if output is None:
+        first = run[0].resolve()
+        output = first.with_name("report.html" if len(run) > 1 else f"{first.name}-report.html")
     if output.is_dir() or not output.parent.is_dir():
         raise ValueError(
             f"--output is {output}: give the name of a file in a folder that is there, such as "

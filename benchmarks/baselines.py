@@ -3,9 +3,9 @@
     python benchmarks/baselines.py --out results/auto/baselines.jsonl --graphs FOLDER
     python benchmarks/baselines.py --out results/auto/baselines.jsonl --page docs/baselines.md
 
-Every line is one seed on one graph: a split of 60, 20 and 20 % drawn by the seed, the default
-settings, and the simple models that the run itself fits on the same split. A run that is stopped
-goes on where it was. The second command makes the page from the lines and trains nothing.
+Every line is one seed on one graph: a split of 60, 20 and 20 % drawn by the seed (or by time), the
+default settings, and the simple models that the run itself fits on the same split. A run that is
+stopped goes on where it was. The second command makes the page from the lines and trains nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ TABLES = {
     "papers": ("examples/data", "paper_class", "paper_id"),
     "fraud": ("examples/data/fraud", "is_fraud", "account"),
     "tickets": ("examples/data/tickets", "kind", "ticket"),
+    "tickets by time": ("examples/data/tickets", "kind", "ticket"),
     "houses": ("examples/data/houses", "price", "house_id"),
 }
 MADE = {
@@ -79,6 +80,8 @@ def dataset(graph: str, folder: Path | None, seed: int) -> Dataset:
     how: dict[str, Any] = {"split": "random-fractions", "seed": seed}
     if graph in TABLES:
         where, label, name = TABLES[graph]
+        if graph == "tickets by time":
+            how = {"split_by_time": "opened"}
         return load_tables(f"{where}/nodes.csv", f"{where}/edges.csv", label=label, id=name, **how)
     data = made(graph) if graph in MADE else str(Path(str(folder)) / f"{graph}.npz")
     return load_dataset(data, **how)

@@ -16,7 +16,7 @@ from graphdrop.calibration import labels as label_scaling
 from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.calibration.fit import apply
 from graphdrop.calibration.labels import LabelScaling
-from graphdrop.calibration.methods import METHODS, calibrator_for, from_json, to_json
+from graphdrop.calibration.methods import METHODS, calibrator_for, from_json
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.calibration.vector import VectorScaling
@@ -218,7 +218,7 @@ def test_every_calibrator_survives_json(name, monkeypatch):
         "cagcn": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
         "gats": lambda: calibrate(outputs, outputs.argmin(1), name, data=graph),
     }.get(name, lambda: METHODS[name](numbers, -numbers))()
-    again = from_json(json.loads(json.dumps(to_json(made))))
+    again = from_json(json.loads(json.dumps({"name": name, **made.as_json()})))
     unmarked = Surroundings.of(Data(edge_index=graph.edge_index), outputs)
     made, again = (c.corrector(lambda: [outputs], unmarked) for c in (made, again))
     assert torch.equal(again(outputs), made(outputs))
@@ -277,7 +277,7 @@ def test_vector_scaling_has_normal_priors_around_plain_temperature_scaling(logit
 def test_a_model_predicts_with_the_calibrator_that_it_carries(model_and_data):
     model, data = model_and_data
     given = predict(model, data, 5, calibrator=TemperatureScaling(3.0))
-    model.defaults = replace(model.defaults, calibration=to_json(TemperatureScaling(3.0)))
+    model.defaults = replace(model.defaults, calibrator=TemperatureScaling(3.0))
     assert torch.equal(predict(model, data, 5).probabilities, given.probabilities)
     assert predict(model, data, 5, calibrator=None).calibrated is None
     with pytest.raises(ValueError, match=r"TemperatureScaling, for output='classes', and"):
@@ -286,7 +286,7 @@ def test_a_model_predicts_with_the_calibrator_that_it_carries(model_and_data):
 
 def test_another_graph_than_the_calibrated_one_is_warned_of(model_and_data):
     model, data = model_and_data
-    carried = {"calibration": to_json(TemperatureScaling(2.0)), "calibrated_on": described(data)}
+    carried = {"calibrator": TemperatureScaling(2.0), "calibrated_on": described(data)}
     model.defaults = replace(model.defaults, **carried)
     predict(model, data, 2)  # the same graph: a warning would be an error
     other = Data(x=5.0 * torch.rand(30, 5), edge_index=data.edge_index % 30)

@@ -7,7 +7,8 @@ import torch
 
 from graphdrop.calibration.refusal import trusted
 from graphdrop.inference import Predictive
-from graphdrop.inference.origin import Origin, SetNodes
+from graphdrop.inference.origin import Origin
+from graphdrop.nn.defaults import SetNodes
 
 
 def prediction(confidence: list[float], **origin: object) -> Predictive:

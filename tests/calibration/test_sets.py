@@ -12,8 +12,9 @@ from graphdrop.calibration import sets as module
 from graphdrop.calibration.feature_neighbors import feature_neighbors
 from graphdrop.calibration.sets import SetMethod
 from graphdrop.data.names import Names
-from graphdrop.inference.origin import Origin, SetNodes
+from graphdrop.inference.origin import Origin
 from graphdrop.inference.shift import CalibrationShiftWarning
+from graphdrop.nn.defaults import SetNodes
 
 METHODS = [method.value for method in SetMethod]
 NODES, CLASSES, CALIBRATION, DIVISIONS = 600, 5, 100, 60

@@ -229,7 +229,7 @@ def test_a_calibrator_that_newer_validation_nodes_refute_is_not_applied(settings
     raw = {part: trainer.scores(part, drawn.predict(trainer.rows[part], None)) for part in SCORED}
     found = score_calibrated(trainer, drawn, raw)
     assert found["calibration"]["name"] == ("none" if drifts else "temperature")
-    assert (trainer.engine.defaults.calibration is None) is drifts
+    assert (trainer.engine.defaults.calibrator is None) is drifts
     notes = [one for one in found["warnings"] if "it is not applied" in one]
     assert len(notes) == drifts
     if drifts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -64,7 +65,8 @@ class IsotonicRegression(Calibrator):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        self.curves = [tuple(torch.as_tensor(x).double() for x in one) for one in self.curves]  # type: ignore[misc]
+        as_doubles = partial(torch.as_tensor, dtype=torch.float64)
+        self.curves = [(as_doubles(knots), as_doubles(values)) for knots, values in self.curves]
         self.floor, self.weight = float(self.floor), float(self.weight)
 
     def correct(self, outputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The calibrators by name, and as plain values for a file."""
+"""The calibrators by name, and from plain values of a file."""
 
 from __future__ import annotations
 
@@ -39,14 +39,7 @@ def calibrator_for(method: str, output: str) -> type[Calibrator]:
     return LabelScaling if output == "labels" else VarianceScaling
 
 
-def to_json(calibrator: Calibrator | None) -> dict[str, Any] | None:
-    """A calibrator as plain values, its name among them."""
-    return None if calibrator is None else {"name": calibrator.name, **calibrator.as_json()}
-
-
-def from_json(values: Mapping[str, Any] | None) -> Calibrator | None:
-    """The calibrator that ``to_json`` wrote."""
-    if values is None:
-        return None
+def from_json(values: Mapping[str, Any]) -> Calibrator:
+    """Make the calibrator whose ``name`` and fields (``as_json``) these are."""
     numbers = {name: value for name, value in values.items() if name != "name"}
     return METHODS[values["name"]](**numbers)

@@ -106,7 +106,7 @@ def predict(
         defaults = sampled(opened.model).defaults
         trust = trusted_numbers(answer, defaults.deviation_quantiles, coverage)
         columns = _columns_of_numbers(answer, opened.data, names, trust)
-        calibrated = defaults.calibration is not None
+        calibrated = defaults.calibrator is not None
     else:
         answer = infer(opened.model, opened.data, samples)
         sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None

@@ -154,7 +154,7 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     if fitted:
         stored = samples is None and chosen == opened.config
         found.titles["validation"] = f"validation, {'out of fold' if stored else 'in sample'}"
-    carried = sampled(model).defaults.calibration
+    carried = sampled(model).defaults.calibrator
     ways: dict[str, Any] = {"": "model"} | ({", uncalibrated": None} if carried else {})
     for how, calibrator in ways.items():
         for name, mask in masks.items():
@@ -218,7 +218,7 @@ def opened_run(
         # said here once; `main` puts the filter back
         warnings.simplefilter("ignore", CalibrationShiftWarning)
         defaults = sampled(opened.model).defaults
-        if defaults.calibration and (shift := describe_shift(defaults, opened.data)):
+        if defaults.calibrator and (shift := describe_shift(defaults, opened.data)):
             say(f"Note: {shift}.", file=sys.stderr)
     for note in opened.notes:
         say(note, file=sys.stderr)

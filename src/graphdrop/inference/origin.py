@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -10,57 +10,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.data.names import Names
-
-
-@dataclass(frozen=True, eq=False)
-class SetNodes:
-    """The labelled nodes by which prediction sets are calibrated, as a model carries them."""
-
-    nodes: Tensor
-    """Their numbers in the graph, ``[m]``."""
-    labels: Tensor
-    """``[m]``."""
-    probabilities: Tensor
-    """What the model predicted for them, ``[m, classes]``, for predictions that leave them out."""
-    held_out: bool
-    """Whether they were used for nothing else: neither for the selection nor for a calibrator."""
-    calibrated: bool
-    """Whether these probabilities are calibrated ones."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, for a file; six digits of a probability."""
-        probabilities = [[round(p, 6) for p in row] for row in self.probabilities.tolist()]
-        return {
-            "nodes": self.nodes.tolist(),
-            "labels": self.labels.tolist(),
-            "probabilities": probabilities,
-            "held_out": self.held_out,
-            "calibrated": self.calibrated,
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """What ``as_json`` wrote."""
-        if values is None:
-            return None
-        for name in ("nodes", "labels"):
-            wrong = [n for n in values[name] if type(n) is not int or not 0 <= n < 2**48]
-            if wrong:
-                raise ValueError(
-                    f"the {name} of the calibration nodes have {wrong[0]!r}, which is no number of "
-                    "one: save the model again"
-                )
-        nodes, labels = (
-            torch.tensor(values[name], dtype=torch.long) for name in ("nodes", "labels")
-        )
-        probabilities = torch.tensor(values["probabilities"])
-        if not len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
-            raise ValueError(
-                f"the calibration nodes have {len(nodes)} numbers, {len(labels)} labels and "
-                f"{len(probabilities)} predictions: save the model again"
-            )
-        held_out, calibrated = bool(values["held_out"]), bool(values["calibrated"])
-        return cls(nodes, labels, probabilities, held_out, calibrated)
+from graphdrop.nn.defaults import SetNodes
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +28,13 @@ from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
-from graphdrop.inference.origin import Origin, RawOutputs, SetNodes
+from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import sampled
 
-Item = TypeVar("Item")
 Decoder = Callable[[Tensor], Tensor]
 
 FOLDED_NUMBERS = 1 << 18
@@ -163,7 +162,11 @@ def predict(
         (torch.Size([4, 3]), torch.Size([4]))
     """
     if isinstance(data, (list, tuple)):
-        data = _graphs(data)
+        from torch_geometric.loader import DataLoader as GraphLoader  # noqa: PLC0415 - takes seconds
+
+        if not data:
+            raise ValueError("data is an empty list: give it at least one graph")
+        data = GraphLoader(list(data), batch_size=GRAPHS_AT_ONCE)
     _check_data(model, data)
     if rows is not None:
         rows = torch.as_tensor(rows)
@@ -183,48 +186,51 @@ def predict(
     walk = _layerwise(layerwise, batch_size, folder, data)
 
     def streams(rows: Tensor | None) -> list[Iterator[Tensor]]:
+        """The outputs of all samples, for each batch; on the CPU where they cannot be summed."""
         if walk is not None:
             draws = draws_of(settings, PREDICTION_STEP)
             return [layerwise_samples(engine, data, draws, rows, walk, settings=settings)]
-        drawn = [
-            engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + at), rows)
-            for at, batch in enumerate(batches)
+        runs = [
+            engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + i), rows)
+            for i, batch in enumerate(batches)
         ]
-        return [map(_summable, one) for one in drawn]
+        return [(out if has_float64(out.device) else out.cpu() for out in run) for run in runs]
 
     def outputs() -> Iterator[Tensor]:
-        joined: Iterator[Tensor] = map(_joined, zip(*streams(rows), strict=True))
-        return joined if decode is None else map(decode, joined)
+        for parts in zip(*streams(rows), strict=True):
+            joined = parts[0] if len(parts) == 1 else torch.cat(parts)
+            yield joined if decode is None else decode(joined)
 
-    if calibrator == "model":
-        from graphdrop.calibration.methods import from_json  # noqa: PLC0415 - it builds on predictions
-
-        calibrator = from_json(settings.calibration)
-        if calibrator is not None:
-            warn_of_shift(settings, data)
-    if calibrator is not None:
-        _check_output(calibrator, output)
+    applied: Calibrator | None = settings.calibrator if calibrator == "model" else calibrator
     surroundings = None
-    if calibrator is not None and calibrator.reads_graph:
-        if decode is not None:
+    if applied is not None:
+        if calibrator == "model":
+            warn_of_shift(settings, data)
+        if applied.output != output:
             raise ValueError(
-                f"the calibrator is a {type(calibrator).__name__}, which gives nodes a "
-                "temperature, and decode is given: use calibrator=None, or another method of "
-                "calibrate"
+                f"the calibrator is a {type(applied).__name__}, for output={applied.output!r}, "
+                f"and output is {output!r}: give calibrator=None, or fit one for this output"
             )
-        # a first pass over the samples of all nodes; several graphs are one without edges between
-        logits = [average(stream) for stream in streams(None)]
-        graphs = zip(batches, logits, strict=True)
-        parts = [Data(edge_index=b.edge_index, num_nodes=len(mean)) for b, mean in graphs]
-        whole = batches[0] if len(batches) == 1 else Batch.from_data_list(parts)
-        surroundings = Surroundings.of(whole, torch.cat(logits), rows)
+        if applied.reads_graph and decode is not None:
+            raise ValueError(
+                f"the calibrator is a {type(applied).__name__}, which gives nodes a temperature, "
+                "and decode is given: use calibrator=None, or another method of calibrate"
+            )
+        if applied.reads_graph:
+            # A first pass over the samples of all nodes. Several graphs are one, with no edge
+            # between them.
+            logits = [average(stream) for stream in streams(None)]
+            graphs = zip(batches, logits, strict=True)
+            parts = [Data(edge_index=b.edge_index, num_nodes=len(mean)) for b, mean in graphs]
+            whole = batches[0] if len(batches) == 1 else Batch.from_data_list(parts)
+            surroundings = Surroundings.of(whole, torch.cat(logits), rows)
     origin = Origin() if decode is not None else origin_of(settings, data, rows)
     try:
         return summarised(
             outputs,
             output,
             settings,
-            calibrator,
+            applied,
             origin,
             surroundings=surroundings,
             intervals=intervals,
@@ -281,47 +287,27 @@ def summarised(
     answer = summed_up(outputs, output, intervals)
     if not answer.is_finite:
         raise NotFiniteError("the outputs of the network are not finite")
-    answer = _finished(answer, settings, calibrator)
-    return replace(answer, origin=raw.into(origin)) if isinstance(answer, Predictive) else answer
+    if isinstance(answer, Predictive):
+        answer = replace(answer, reject_by=settings.reject_by, origin=raw.into(origin))
+        if calibrator is None:
+            return replace(answer, decision=settings.decision)
+        # votes do not follow tempered probabilities: the class shown is the likeliest one
+        return replace(answer, decision="mean", calibrated="samples", spread=calibrator.spread)
+    if isinstance(answer, GaussianPredictive):
+        answer = answer if calibrator is None else calibrator.finish(answer)
+        if settings.target_moments is not None:
+            answer = answer.rescaled(*settings.target_moments)
+    return answer
 
 
 def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
     """What a prediction of nodes remembers of its graph and of the calibration nodes."""
     return replace(
         Origin.of(data, rows),
-        set_nodes=SetNodes.from_json(settings.set_nodes),
+        set_nodes=settings.set_nodes,
         same_graph=is_known_graph(settings, data),
         class_counts=tuple(settings.class_counts or ()),
     )
-
-
-def _check_output(calibrator: Calibrator, output: str) -> None:
-    if calibrator.output != output:
-        raise ValueError(
-            f"the calibrator is a {type(calibrator).__name__}, for output={calibrator.output!r}, "
-            f"and output is {output!r}: give calibrator=None, or fit one for this output"
-        )
-
-
-def _finished(
-    answer: Predictive | LabelPredictive | GaussianPredictive,
-    settings: PredictionDefaults,
-    calibrator: Calibrator | None,
-) -> Predictive | LabelPredictive | GaussianPredictive:
-    """The prediction with its decision rule; numbers are calibrated and in the unit of the data."""
-    if isinstance(answer, Predictive):
-        made: Literal["samples"] | None = None if calibrator is None else "samples"
-        # votes do not follow tempered probabilities: the class shown is the likeliest one
-        decision = "mean" if calibrator is not None else settings.decision
-        by = settings.reject_by
-        spread = 1.0 if calibrator is None else calibrator.spread
-        return replace(answer, decision=decision, calibrated=made, reject_by=by, spread=spread)
-    if isinstance(answer, GaussianPredictive):
-        if calibrator is not None:
-            answer = calibrator.finish(answer)
-        if settings.target_moments is not None:
-            answer = answer.rescaled(*settings.target_moments)
-    return answer
 
 
 def _layerwise(
@@ -342,16 +328,6 @@ def _layerwise(
             "leave layerwise out"
         )
     return Layerwise(batch_size, folder)
-
-
-def _graphs(graphs: Sequence[Data]) -> DataLoader[Any]:
-    """A list of graphs in batches, for a network whose ``forward`` takes a ``batch``."""
-    from torch_geometric.loader import DataLoader as GraphLoader  # noqa: PLC0415 - takes seconds
-
-    if not graphs:
-        raise ValueError("data is an empty list: give it at least one graph")
-    loader: DataLoader[Any] = GraphLoader(list(graphs), batch_size=GRAPHS_AT_ONCE)
-    return loader
 
 
 def _batches(data: Data | DataLoader[Any], rows: Tensor | None) -> list[Data]:
@@ -385,15 +361,6 @@ def _why_not_finite(model: nn.Module, data: Any) -> str:
     return "the outputs of the network overflow: scale the features, or train the network again"
 
 
-def _summable(out: Tensor) -> Tensor:
-    """The output of a sample where it can be summed in float64."""
-    return out if has_float64(out.device) else out.cpu()
-
-
-def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
 def summed_up(
     outputs: Iterator[Tensor], output: str, intervals: bool
 ) -> Predictive | LabelPredictive | GaussianPredictive:
@@ -401,11 +368,7 @@ def summed_up(
     first = next(outputs)
     summary = SUMMARIES[output](first, intervals)
     summary.add([first])
-    for several in _batched(outputs, max(1, FOLDED_NUMBERS // max(1, first.numel()))):
+    size = max(1, FOLDED_NUMBERS // max(1, first.numel()))
+    while several := list(islice(outputs, size)):
         summary.add(several)
     return summary.finish()
-
-
-def _batched(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    while several := list(islice(items, size)):
-        yield several

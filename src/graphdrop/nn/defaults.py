@@ -1,10 +1,14 @@
-"""``PredictionDefaults``: settings of prediction that are stored with a model."""
+"""``PredictionDefaults``: what a model carries for its answers.
+
+``print(model.defaults)`` shows it: how many samples with which masks, the calibrator, the nodes by
+which prediction sets are calibrated, the scales of features and targets.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import torch
@@ -47,9 +51,66 @@ class _Stored(BaseModel):
     deviation_quantiles: list[Finite] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class SetNodes:
+    """The labelled nodes by which prediction sets are calibrated, as a model carries them."""
+
+    nodes: Tensor
+    """Their numbers in the graph, ``[m]``."""
+    labels: Tensor
+    """``[m]``."""
+    probabilities: Tensor
+    """What the model predicted for them, ``[m, classes]``, for predictions that leave them out."""
+    held_out: bool
+    """Whether they were used for nothing else: neither for the selection nor for a calibrator."""
+    calibrated: bool
+    """Whether these probabilities are calibrated ones."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a file; six digits of a probability."""
+        probabilities = [[round(p, 6) for p in row] for row in self.probabilities.tolist()]
+        return {
+            "nodes": self.nodes.tolist(),
+            "labels": self.labels.tolist(),
+            "probabilities": probabilities,
+            "held_out": self.held_out,
+            "calibrated": self.calibrated,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What ``as_json`` wrote."""
+        for name in ("nodes", "labels"):
+            wrong = [n for n in values[name] if type(n) is not int or not 0 <= n < 2**48]
+            if wrong:
+                raise ValueError(
+                    f"the {name} of the calibration nodes have {wrong[0]!r}, which is no number of "
+                    "one: save the model again"
+                )
+        nodes, labels = (
+            torch.tensor(values[name], dtype=torch.long) for name in ("nodes", "labels")
+        )
+        probabilities = torch.tensor(values["probabilities"])
+        if not len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
+            raise ValueError(
+                f"the calibration nodes have {len(nodes)} numbers, {len(labels)} labels and "
+                f"{len(probabilities)} predictions: save the model again"
+            )
+        held_out, calibrated = bool(values["held_out"]), bool(values["calibrated"])
+        return cls(nodes, labels, probabilities, held_out, calibrated)
+
+    def __repr__(self) -> str:
+        return f"SetNodes({len(self.nodes)} nodes{', held out' if self.held_out else ''})"
+
+
+@dataclass(frozen=True, repr=False)
 class PredictionDefaults:
-    """The default arguments of ``predict`` for a model; they are saved with it."""
+    """The default arguments of ``predict`` for a model; they are saved with it.
+
+    Example:
+        >>> PredictionDefaults(samples=50, reject_by="entropy")
+        PredictionDefaults(samples=50, reject_by='entropy')
+    """
 
     features: Features = "stored"
     """What the network takes: features as stored, with rows divided by their sum or by their
@@ -72,19 +133,19 @@ class PredictionDefaults:
     """The predicted class: majority vote of the samples, or highest mean probability."""
     seed: int = 0
     """The seed of the samples."""
-    calibration: Mapping[str, Any] | None = None
-    """A fitted calibrator as JSON values (`graphdrop.calibration`)."""
+    calibrator: Any = None
+    """A fitted ``graphdrop.Calibrator``; ``None`` for uncalibrated answers."""
     calibrated_on: Mapping[str, float] | None = None
     """Properties of the graph that the calibrator was fitted on, to detect another graph."""
     trained_on: Mapping[str, str] | None = None
     """The sha256 of the features ``x`` and the ``edge_index`` of the training graph."""
     reject_by: str | None = None
     """The uncertainty score that was best at finding errors on the validation nodes."""
-    set_nodes: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The nodes by which prediction sets are calibrated (`graphdrop.inference.origin.SetNodes`)."""
+    set_nodes: SetNodes | None = None
+    """The nodes by which prediction sets are calibrated."""
     class_counts: Sequence[int] | None = None
     """The number of labelled training nodes of every class, which tells the rare ones."""
-    deviation_quantiles: Sequence[float] | None = field(default=None, repr=False)
+    deviation_quantiles: Sequence[float] | None = None
     """Of numbers: 101 quantiles of the predicted standard deviation on the validation nodes."""
     _prepared: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
     _digests: TensorCache = field(default_factory=TensorCache, repr=False, compare=False)
@@ -136,14 +197,43 @@ class PredictionDefaults:
         scaled = (columns.cpu().double() - mean) / deviation
         return scaled.reshape(targets.shape).float().to(targets.device)
 
+    def _values(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}
+
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        values, made, nodes = self._values(), self.calibrator, self.set_nodes
+        del values["calibrator"]
+        return values | {
+            "calibration": None if made is None else {"name": made.name, **made.as_json()},
+            "set_nodes": None if nodes is None else nodes.as_json(),
+        }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of ``as_json``; values of other types or ranges are refused."""
-        return cls(**dict(_Stored.model_validate(dict(values))))
+    def from_json(
+        cls, values: Mapping[str, Any], make_calibrator: Callable[[Mapping[str, Any]], Any]
+    ) -> Self:
+        """The inverse of ``as_json``; values of other types or ranges are refused.
+
+        Args:
+            values: what ``as_json`` returned.
+            make_calibrator: makes a calibrator from its values (``graphdrop.calibration.methods``).
+        """
+        stored = dict(_Stored.model_validate(dict(values)))
+        made, nodes = stored.pop("calibration"), stored.pop("set_nodes")
+        return cls(
+            calibrator=None if made is None else make_calibrator(made),
+            set_nodes=None if nodes is None else SetNodes.from_json(nodes),
+            **stored,
+        )
+
+    def __repr__(self) -> str:
+        default, shown = type(self)(), []
+        for name, value in self._values().items():
+            if value != getattr(default, name):
+                long = isinstance(value, Sequence) and len(str(value)) > 100
+                shown.append(f"{name}={'...' if long else repr(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @classmethod
     def of(cls, config: Config) -> Self:

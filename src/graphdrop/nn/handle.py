@@ -71,12 +71,20 @@ class Handle(SampledModel):
 
     @property
     def defaults(self) -> PredictionDefaults:
-        """The default arguments of ``predict``."""
-        return self._first.defaults
+        """What the model carries for its answers, as its attribute ``defaults``."""
+        carried = (part.__dict__.get("defaults") for part in self.model.modules())
+        known = (one for one in carried if isinstance(one, PredictionDefaults))
+        return next(known, PredictionDefaults())
 
     @defaults.setter
     def defaults(self, defaults: PredictionDefaults) -> None:
-        self._first.defaults = defaults
+        own = getattr(self.model, "defaults", defaults)
+        if not isinstance(own, PredictionDefaults):
+            raise ValueError(
+                f"{type(self.model).__name__}.defaults is a {type(own).__name__}; graphdrop keeps "
+                "there what the model carries for its answers. Give that attribute another name."
+            )
+        self.model.defaults = defaults  # type: ignore[assignment]
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of the rates; ``model.parameters()`` contains them, too."""

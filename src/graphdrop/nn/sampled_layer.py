@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.sampling.estimators import Estimator
 from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
@@ -38,8 +37,8 @@ class SampledLayer(KeepsStream):
     """A layer whose connections are sampled.
 
     A model with such layers is sampled, trained and saved through `graphdrop.nn.sampled`. The first
-    layer stores what applies to the whole model: ``estimator``, ``defaults``, ``sample_dropout``
-    and ``batch_statistics``.
+    layer stores what applies to the whole model: ``estimator``, ``sample_dropout`` and
+    ``batch_statistics``. What the model carries for its answers is its own attribute ``defaults``.
     """
 
     number: int | None = None
@@ -54,8 +53,6 @@ class SampledLayer(KeepsStream):
         """The gradient estimator of the whole model; in its first layer only."""
         self.temperature: float | None = None
         """The temperature of relaxed masks in training; ``None`` for hard masks."""
-        self.defaults = PredictionDefaults()
-        """The prediction defaults of the whole model; in its first layer only."""
         self.sample_dropout = False
         """Whether Monte Carlo samples apply the model's own DropOut; in its first layer only."""
         self.batch_statistics = False

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from graphdrop.calibration.methods import from_json
 from graphdrop.config import Config
-from graphdrop.inference.origin import SetNodes
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import sampled
 from graphdrop.train import tensor_file
@@ -179,8 +178,6 @@ def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaul
     """The prediction defaults, whose calibrator and calibration nodes can be read."""
     try:
         defaults = _defaults(header)
-        from_json(defaults.calibration)
-        SetNodes.from_json(defaults.set_nodes)
     except (*_NO_NETWORK, ValueError) as error:
         raise tensor_file.DamagedError(
             f"the header of {path} has settings of predictions that are none ({error}): save the "
@@ -192,7 +189,7 @@ def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaul
 def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:
     """The prediction defaults; files from before 0.2 have them in the settings of the run."""
     if "defaults" in header:
-        return PredictionDefaults.from_json(header["defaults"])
+        return PredictionDefaults.from_json(header["defaults"], from_json)
     if "config" in header:
         return PredictionDefaults.of(Config.model_validate(header["config"]))
     return PredictionDefaults()

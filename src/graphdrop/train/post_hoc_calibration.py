@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphdrop.calibration import calibration_floor
 from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
-from graphdrop.calibration.methods import calibrator_for, to_json
+from graphdrop.calibration.methods import calibrator_for
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrator import (
     Calibrator,
@@ -23,10 +23,11 @@ from graphdrop.inference.calibrator import (
     average,
     keep_samples,
 )
-from graphdrop.inference.origin import Origin, SetNodes
+from graphdrop.inference.origin import Origin
 from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_error
 from graphdrop.metrics.registry import as_columns, error_auroc, gaussian_nll
+from graphdrop.nn.defaults import SetNodes
 from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples
@@ -99,7 +100,7 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
     engine = trainer.engine
     engine.defaults = replace(
         engine.defaults,
-        calibration=to_json(calibrator),
+        calibrator=calibrator,
         calibrated_on=described(trainer.data),
         reject_by=found.pop("reject_by", None),
     )
@@ -308,7 +309,7 @@ def keep_set_nodes(trainer: Trainer, drawn: ScoredSamples) -> None:
     )
     engine = trainer.engine
     engine.defaults = replace(
-        engine.defaults, set_nodes=kept.as_json(), calibrated_on=described(trainer.data)
+        engine.defaults, set_nodes=kept, calibrated_on=described(trainer.data)
     )
 
 

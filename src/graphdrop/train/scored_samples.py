@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.methods import from_json
 from graphdrop.inference.calibrator import KEPT_NUMBERS, Calibrator, Samples
 from graphdrop.inference.draws import settled
 from graphdrop.inference.predictive import origin_of, summarised
@@ -81,7 +80,7 @@ class ScoredSamples:
         """What ``Trainer.predict`` returns for these rows."""
         trainer = self.trainer
         settings = settled(trainer.engine)
-        chosen = from_json(settings.calibration) if calibrator == "model" else calibrator
+        chosen = settings.calibrator if calibrator == "model" else calibrator
         if self._kept is None or (chosen is not None and chosen.reads_graph):
             return trainer.predict(rows, calibrator=chosen)
         origin = origin_of(settings, trainer.data, rows)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
-from graphdrop.inference.rejection import most_certain
+from graphdrop.inference.uncertainty import keep_most_certain
 from graphdrop.metrics import selective_risk
 
 NODES, CLASSES = 101, 4
@@ -57,7 +57,7 @@ def test_equal_uncertainties_do_not_change_how_many_are_kept(
     values: list[float], coverage: float
 ) -> None:
     uncertainty = torch.tensor(values, dtype=torch.float64)
-    kept, threshold, _ = most_certain({"it": uncertainty}, "it", coverage)
+    kept, threshold, _ = keep_most_certain({"it": uncertainty}, "it", coverage)
     assert kept.double().mean() >= coverage - 1e-9
     assert (int(kept.sum()) - 1) / len(values) < coverage or int(kept.sum()) == 1
     assert bool((uncertainty[kept] <= threshold).all())
@@ -65,7 +65,7 @@ def test_equal_uncertainties_do_not_change_how_many_are_kept(
 
 
 def test_of_equally_certain_rows_the_first_are_kept() -> None:
-    kept, threshold, _ = most_certain({"it": torch.tensor([0.5, 0.2, 0.5, 0.5])}, "it", 0.5)
+    kept, threshold, _ = keep_most_certain({"it": torch.tensor([0.5, 0.2, 0.5, 0.5])}, "it", 0.5)
     assert kept.tolist() == [True, True, False, False]
     assert threshold == 0.5
 

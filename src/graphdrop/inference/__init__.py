@@ -5,7 +5,7 @@ from graphdrop.inference.energies import energy, vacuity
 from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.inference.labels import LabelPredictive
 from graphdrop.inference.predictive import predict
-from graphdrop.inference.rejection import Rejection
+from graphdrop.inference.uncertainty import Rejection
 
 __all__ = [
     "GaussianPredictive",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -12,7 +14,6 @@ from torch import Tensor
 
 from graphdrop.inference import energies
 from graphdrop.inference.calibrator import Calibrator, Surroundings
-from graphdrop.inference.display import html_table, most_uncertain, table
 from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments, error_divisor
 from graphdrop.inference.uncertainty import Uncertainty
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphdrop.calibration.sets import PredictionSets
+
+
+SHOWN = 5
+"""The number of nodes in a notebook table."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,7 +223,10 @@ class Predictive(Uncertainty):
 
     def most_uncertain(self, k: int = 10, by: str = "entropy") -> Tensor:
         """The ``k`` nodes whose prediction is the least certain, the least certain first."""
-        return most_uncertain(getattr(self, by), k)
+        if k < 0:
+            raise ValueError(f"k is {k}; it takes a number of nodes, 0 or more")
+        uncertainty: Tensor = getattr(self, by)
+        return uncertainty.argsort(descending=True, stable=True)[:k]
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with a row for every node: class, probabilities, entropy and its parts.
@@ -226,23 +234,26 @@ class Predictive(Uncertainty):
         Nodes and classes have their names where the data carries them (``data.names``). A
         prediction of all nodes of a table has the order of its rows; one of some ``rows`` theirs.
         """
+        try:
+            frames = import_module("pandas")  # not installed with us
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas, which is not installed: run `pip install pandas`"
+            ) from error
         origin, names = self.origin, self.origin.names
-        chosen = self.predicted
-        made = table(
-            {
-                "predicted": list(map(names.label, chosen.tolist())) if names.classes else chosen,
-                **{
-                    f"probability_{names.label(c)}": p for c, p in enumerate(self.probabilities.t())
-                },
-                **{
-                    f"standard_error_{names.label(c)}": error
-                    for c, error in enumerate(self.standard_error.t())
-                },
-                "entropy": self.entropy,
-                "expected_entropy": self.expected_entropy,
-                "mutual_information": self.epistemic,
-            },
-            [origin.node(row) for row in range(len(chosen))] if names.ids else None,
+        chosen, labels = self.predicted.tolist(), range(self.probabilities.shape[1])
+        columns = {
+            "predicted": list(map(names.label, chosen)) if names.classes else self.predicted,
+            **{f"probability_{names.label(c)}": self.probabilities[:, c] for c in labels},
+            **{f"standard_error_{names.label(c)}": self.standard_error[:, c] for c in labels},
+            "entropy": self.entropy,
+            "expected_entropy": self.expected_entropy,
+            "mutual_information": self.epistemic,
+        }
+        ids = [origin.node(row) for row in range(len(chosen))] if names.ids else None
+        made: pandas.DataFrame = frames.DataFrame(
+            {name: c.cpu().numpy() if isinstance(c, Tensor) else c for name, c in columns.items()},
+            index=None if ids is None else frames.Index(ids, name="id"),
         )
         if origin.rows is not None or names.order is None:
             return made
@@ -261,7 +272,19 @@ class Predictive(Uncertainty):
         )
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        """The predictions of the least certain nodes as a table, for a notebook."""
+        origin, highest = self.origin, self.probabilities.amax(1)
+        rows = "".join(
+            f"<tr><td>{escape(origin.node(node))}</td>"
+            f"<td>{escape(origin.names.label(int(self.predicted[node])))}</td>"
+            f"<td>{float(highest[node]):.3f}</td><td>{float(self.entropy[node]):.3f}</td></tr>"
+            for node in self.most_uncertain(SHOWN).tolist()
+        )
+        return (
+            f"<p><code>{escape(repr(self))}</code></p><p>The least certain nodes:</p>"
+            "<table><thead><tr><th>node</th><th>class</th><th>probability</th><th>entropy</th></tr>"
+            f"</thead><tbody>{rows}</tbody></table>"
+        )
 
 
 class ClassSummary:
@@ -288,7 +311,10 @@ class ClassSummary:
         self.entropy -= (probabilities * log_probabilities).sum((0, 1))
         if self.histogram is not None:
             self.histogram.add(probabilities)
-        self.votes += _chosen(logits).sum(0, dtype=torch.int32)
+        chosen = logits == logits.amax(1, keepdim=True)
+        if int(chosen.sum()) > logits[:, 0].numel():  # a tie: the first class
+            chosen &= chosen.cumsum(1) == 1
+        self.votes += chosen.sum(0, dtype=torch.int32)
         self.moments.add(probabilities)
 
     def finish(self) -> Predictive:
@@ -302,11 +328,3 @@ class ClassSummary:
             count,
             None if self.histogram is None else self.histogram.counts.transpose(0, 1),
         )
-
-
-def _chosen(logits: Tensor) -> Tensor:
-    """Which class each sample takes, one true entry per sample and node."""
-    chosen = logits == logits.amax(1, keepdim=True)
-    if int(chosen.sum()) > logits[:, 0].numel():  # a tie: the first class
-        chosen &= chosen.cumsum(1) == 1
-    return chosen

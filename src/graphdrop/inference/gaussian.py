@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphdrop.inference.rejection import Rejection, most_certain
 from graphdrop.inference.running_sums import Moments, check_level, largest
+from graphdrop.inference.uncertainty import Rejection, keep_most_certain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +110,7 @@ class GaussianPredictive:
         """
         names = ("variance", "aleatoric", "epistemic")
         scores = {name: getattr(self, name).double().log().mean(1).exp() for name in names}
-        return most_certain(scores, by, coverage)
+        return keep_most_certain(scores, by, coverage)
 
 
 class GaussianSummary:

@@ -1,24 +1,28 @@
 """A GCN built by hand from GCNConv, attached, is our own GCN draw for draw."""
 
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, conv
 
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, GCN, attach
+from graphdrop.graph import Graph
+from graphdrop.kernels import materialize
 from graphdrop.nn.attach import Handle
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.sampling.samplers import DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 IN, HIDDEN, OUT = 5, 6, 3
 X = normal(TOWN.num_nodes, IN, seed=1)
 # add_remaining_self_loops makes one of parallel self-loops, which TOWN has not
 EDGES, WEIGHTS = TOWN.edge_index, TOWN.edge_weight
+ENTRIES = Graph.from_edge_index(EDGES, TOWN.num_nodes).num_edges
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
 
 SAMPLERS = {
@@ -28,6 +32,14 @@ SAMPLERS = {
     "edges": DropEdge(BetaBernoulliRate()),
     "nodes": DropNode(LearnedRate(0.6), rescale=True),
     "features": DropOut(LearnedRate(0.6)),
+    "edges before": DropEdge(LearnedRate(0.6), before_normalization=True),
+    "connections before": GraphDropConnect(
+        BetaBernoulliRate(), blocks=2, symmetric=True, before_normalization=True
+    ),
+    "rates per edge before": GraphDropConnect(
+        BetaBernoulliRate(entries=ENTRIES), blocks=2, before_normalization=True
+    ),
+    "rates per edge": DropEdge(BetaBernoulliRate(entries=ENTRIES), symmetric=False),
 }
 samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS.keys())
 
@@ -78,7 +90,7 @@ def test_each_training_step_draws_the_same(sampler, weights):
             model_loss.square().sum().backward()
         for one, other in zip(rates(own), handle.parameters(), strict=True):
             torch.testing.assert_close(other.grad, one.grad, rtol=1e-3, atol=1e-4)
-            assert other.grad != 0.0
+            assert bool((other.grad != 0.0).any())
     own.eval(), handle.model.eval()
     torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(handle.kl(), own.kl())
@@ -101,3 +113,61 @@ def test_fixed_rates_draw_hard_masks_and_learn_nothing():
     assert list(handle.parameters()) == []
     assert handle.kl() == 0.0
     torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)
+
+
+class Weighted(nn.Module):
+    """A layer of PyG that normalizes by itself, with the weights that it is given."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        out: Tensor = self.layer(x, edge_index, edge_weight)
+        return out
+
+
+@pytest.mark.parametrize("per_edge", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GCNConv(IN, OUT),
+        lambda: GCNConv(IN, OUT, improved=True, add_self_loops=False),
+        lambda: conv.TAGConv(IN, OUT),
+        lambda: conv.ARMAConv(IN, OUT),
+        lambda: conv.ChebConv(IN, OUT, K=3),
+        lambda: conv.SGConv(IN, OUT, K=2),
+        lambda: conv.GraphConv(IN, OUT),
+        lambda: conv.APPNP(K=1, alpha=0.1),
+    ],
+    ids=["GCN", "GCN improved", "TAG", "ARMA", "Cheb", "SG", "GraphConv", "APPNP"],
+)
+def test_masked_weights_go_into_the_normalization_of_a_layer(make, per_edge):
+    loops = not per_edge and not isinstance(make(), conv.ChebConv)
+    edges = EDGES if loops else EDGES[:, EDGES[0] != EDGES[1]]
+    rate = BetaBernoulliRate(entries=edges.shape[1] if per_edge else None)
+    sampler = DropEdge(rate, symmetric=False, before_normalization=True)
+    torch.manual_seed(1)
+    model = Weighted(make())
+    handle = attach(model, sampler, seed=3)
+    draw = Draw(3, 0, temperature=0.67)
+    weight = torch.arange(1.0, 1 + edges.shape[1]) / 5
+    with handle.drawing(draw):
+        found = model(X, edges, weight)
+    found.square().sum().backward()
+    parameters = list(model.parameters())
+    gradients = [p.grad for p in parameters]
+    # the masks, written out, times the weights, into the layer as PyG has it
+    (own,) = [one.sampler for one in handle.layers.values()]
+    graph = Graph.from_edge_index(edges, TOWN.num_nodes, normalization="none")
+    mask = replace(own.mask(graph, draw, 0), before_normalization=False, self_loops=False)
+    number = torch.argsort(edges[1] * TOWN.num_nodes + edges[0], stable=True).argsort()
+    kept = materialize(graph, mask, 1)[number, 0]
+    handle.remove()
+    for p in parameters:
+        p.grad = None
+    wanted = model(X, edges, weight * kept)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    wanted.square().sum().backward()
+    for p, gradient in zip(parameters, gradients, strict=True):
+        torch.testing.assert_close(gradient, p.grad, rtol=1e-3, atol=1e-4)

@@ -303,7 +303,19 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
         (lambda: attach(stock(), two_blocks(), 0.67), "estimator is of type"),
         (
             lambda: attach(stock(), DropEdge(FixedRate(keep=0.5), before_normalization=True)),
-            "itself",
+            "a GATConv takes no edge_weight",
+        ),
+        (
+            lambda: attach(
+                conv.TAGConv(2, 2), GraphDropConnect(0.5, first_blocks=2, before_normalization=True)
+            ),
+            "one weight per edge",
+        ),
+        (
+            lambda: attach(
+                conv.GCNConv(2, 2, cached=True), DropEdge(0.5, before_normalization=True)
+            ),
+            "cached=True",
         ),
         (lambda: attach(stock(), GraphDropConnect(FixedRate(keep=0.5), pairs=True)), "pairs=True"),
         (lambda: attach(stock(), RandomWalk(FixedRate(keep=0.5))), "RandomWalk"),

@@ -187,6 +187,7 @@ ATTACHED = {
         ("GCN", DropEdge(0.4)),
         ("SAGE", DropNode(0.3, rescale=True)),
         ("GAT", DropOut(0.3)),
+        ("GCN", GraphDropConnect(BetaBernoulliRate(), blocks=2, before_normalization=True)),
     ],
 )
 def test_an_attached_model_gives_the_outputs_of_the_full_batch(name: str, sampler: Any) -> None:
@@ -199,12 +200,36 @@ def test_an_attached_model_gives_the_outputs_of_the_full_batch(name: str, sample
     check_same(outputs(model, batch), outputs(model, data))
 
 
-def test_an_attached_rate_per_edge_is_found_by_the_edge() -> None:
-    model = PyGGCN(FEATURES, 6, 2, 4)
+@pytest.mark.parametrize("importance", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_an_attached_model_reads_a_sampled_batch_as_our_own(before: bool, importance: bool) -> None:
+    edges, weight = DATA.edge_index.unique(dim=1), None
+    data = Data(DATA.x, edges, edge_weight=weight)
+    sampler = GraphDropConnect(BetaBernoulliRate(), blocks=2, before_normalization=before)
+    own, theirs = GCN(FEATURES, 6, 2, 4, sampler, seed=1), PyGGCN(FEATURES, 6, 2, 4)
+    handle = attach(theirs, sampler, seed=1)
+    for ours, masked in zip(own.layers, handle.layers.values(), strict=True):
+        masked.layer.lin.weight.data = ours.weight.detach().T.clone()
+        masked.sampler.load_state_dict(ours.sampler.state_dict())
+    loader = NeighborLoader(data, [2, 2], SEEDS, batch_size=4, importance=importance)
+    batch = one_batch(loader)
+    for draw in (DRAW, None):
+        (wanted,), (found,) = (sampled(one).samples(batch, [draw]) for one in (own, theirs))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["GCN", "GCN before", "SAGE"])
+@pytest.mark.parametrize("loops", [False, True])
+def test_an_attached_rate_per_edge_is_found_by_the_edge(kind: str, loops: bool) -> None:
+    model = (GraphSAGE if kind == "SAGE" else PyGGCN)(FEATURES, 6, 2, 4)
     data = DATA.clone()
     data.edge_index, data.edge_weight = data.edge_index[:, :240].unique(dim=1), None
-    edges = Graph.from_data(data).num_edges
-    attach(model, DropEdge(LearnedRate(0.6, entries=edges), symmetric=False))
+    if not loops:
+        data.edge_index = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
+    edges = Graph.from_data(data).num_edges if loops or kind == "GCN" else data.num_edges
+    before = kind == "GCN before"
+    rate = LearnedRate(0.6, entries=edges)
+    attach(model, DropEdge(rate, symmetric=False, before_normalization=before))
     for layer in sampled(model).sampled_layers().values():
         nn.init.normal_(next(layer.sampler.parameters()))
     batch = one_batch(NeighborLoader(data, [-1, -1], SEEDS, batch_size=4))

@@ -124,6 +124,8 @@ def test_layerwise_has_residuals_and_norms(options: dict[str, Any]) -> None:
     [
         (pyg.GCN, {}, "gdc"),
         (pyg.GCN, {}, "dropnode"),
+        (pyg.GCN, {}, "gdc before, symmetric"),
+        (pyg.GCN, {"improved": True}, "dropedge before"),
         (pyg.GraphSAGE, {"jk": "lstm"}, "dropnode"),
         (pyg.GIN, {"act_first": True}, "gdc"),
         (pyg.GAT, {"heads": 4}, "gdc"),
@@ -141,6 +143,18 @@ def test_layerwise_is_the_full_batch_of_an_attached_model(
     attach(model, SAMPLERS[name](), seed=1)
     assert_same(model, some_graph(weights=kind is pyg.GCN))
     assert_same(model, some_graph(), rows=torch.tensor([40, 3, 5]), masks="expected")
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"), [(pyg.GCN, True), (pyg.GCN, False), (pyg.GraphSAGE, False)]
+)
+def test_an_attached_rate_per_edge_is_found_in_layerwise_passes(kind: Any, before: bool) -> None:
+    data = some_graph()
+    data.edge_index = data.edge_index.unique(dim=1)
+    rate = BetaBernoulliRate(entries=Graph.from_data(data).num_edges)
+    model = kind(FEATURES, 16, 3, 4)
+    attach(model, DropEdge(rate, symmetric=False, before_normalization=before), seed=1)
+    assert_same(model, data)
 
 
 @pytest.mark.parametrize("architecture", ["gat", "gatv2", "sage", "gin", "gcnii", "appnp"])

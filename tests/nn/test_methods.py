@@ -8,6 +8,7 @@ import torch
 from graphdrop.config import Method, ModelSettings, settle
 from graphdrop.graph import Graph
 from graphdrop.nn.methods import METHODS, Blueprint, estimator, find
+from graphdrop.nn.sampled import sampled
 from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM
 from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import DropEdge, DropNode, DropOut, GraphDropConnect
@@ -214,3 +215,11 @@ def test_a_rate_for_every_mask_takes_a_posterior_of_the_layer():
         wanted = rf"model\.rate_draw is \"mask\", but {method} .*{reason}"
         with pytest.raises(ValueError, match=wanted):
             build(method, rate_draw="mask")
+
+
+def test_masks_act_before_the_normalization_of_layers_that_take_weights():
+    for architecture in ("gcnii", "appnp"):
+        network = build("GCN-BBGDC", architecture=architecture, mask="before")
+        assert next(iter(sampled(network).sampled_layers().values())).sampler.before_normalization
+    with pytest.raises(ValueError, match="takes no edge weights"):
+        build("GCN-BBGDC", architecture="gat", mask="before")

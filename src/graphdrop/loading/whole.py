@@ -134,69 +134,26 @@ class WholeGraph:
         """The number of edges into each node, without added self-loops."""
         return np.diff(self.indptr)
 
-    @property
-    def row(self) -> NDArray[Any]:
-        """The destination of each edge, by position."""
-        return self._known.get(
-            "row",
-            lambda: np.repeat(np.arange(self.num_nodes, dtype=self.source.dtype), self.degree),
-        )
-
-    def find(self, destination: Tensor, source: Tensor, rank: Tensor | None) -> Tensor:
-        """The positions of edges between nodes, by their ids and rank among parallel edges."""
-        keys = self._known.get(
-            "keys", lambda: self.row.astype(np.int64) * self.num_nodes + self.source
-        )
-        wanted = destination.long() * self.num_nodes + source.long()
-        found = torch.from_numpy(np.searchsorted(keys, wanted.cpu().numpy())).to(wanted.device)
-        return found if rank is None else found + rank
-
-    def with_loops(self, position: Tensor, destination: Tensor, source: Tensor) -> Tensor:
-        """The numbers of edges in `graph`, which adds self-loops; they are found by `find`."""
-        added, node = torch.from_numpy(self.added).to(destination.device), destination.long()
-        own = added[node + 1] - added[node]
-        return position + added[node] + own * (source > destination)
-
-    def pyg_degrees(self, loop_weight: float | None) -> Tensor:
-        """The weight of all edges into each node as PyG's `gcn_norm` counts it, `[nodes]` float64.
+    def pyg_graph(self, loop_weight: float | None) -> Graph:
+        """The whole graph as PyG's `gcn_norm` normalizes it, computed once.
 
         Args:
             loop_weight: the weight of the self-loop that a node without one is given; of several of
                 its own the last one counts. None adds no self-loops.
         """
 
-        def make() -> Tensor:
-            row = torch.from_numpy(self.row).long()
-            loop = torch.from_numpy(self.row == self.source)
-            weight = torch.ones(self.num_edges) if self.weight is None else self.weight
-            total = torch.zeros(self.num_nodes, dtype=torch.float64)
-            if loop_weight is None:
-                return total.index_add_(0, row, weight.double())
-            total.index_add_(0, row[~loop], weight[~loop].double())
-            own = np.full(self.num_nodes, loop_weight)
-            own[row[loop].numpy()] = weight[loop].numpy()  # the last of several stays
-            return total + torch.from_numpy(own)
+        def make() -> Graph:
+            from torch_geometric.utils import add_remaining_self_loops  # noqa: PLC0415 - seconds
 
-        return self._known.get(("PyG's degrees", loop_weight), make)
+            edges, weight = self.edge_index, self.edge_weight
+            if loop_weight is not None:
+                weight = torch.ones(self.num_edges) if weight is None else weight
+                edges, weight = add_remaining_self_loops(edges, weight, loop_weight, self.num_nodes)
+            return Graph.from_edge_index(
+                edges, self.num_nodes, weight, normalization=Normalization.SYM, self_loops=False
+            )
 
-    def pyg_row_sums(self, loop_weight: float | None) -> Tensor:
-        """The sum of every row of the matrix that `gcn_norm` makes, `[nodes]` float64."""
-
-        def make() -> Tensor:
-            degree = self.pyg_degrees(loop_weight)
-            scale = degree.pow(-0.5).masked_fill_(degree == 0.0, 0.0)
-            row = torch.from_numpy(self.row).long()
-            between = torch.from_numpy(self.row != self.source)
-            weight = torch.ones(self.num_edges) if self.weight is None else self.weight
-            counted = weight.double() * scale[torch.from_numpy(self.source).long()]
-            total = torch.zeros(self.num_nodes, dtype=torch.float64)
-            if loop_weight is None:
-                return scale * total.index_add_(0, row, counted)
-            loops = degree - total.index_add(0, row[between], weight[between].double())
-            total.index_add_(0, row[between], counted[between])
-            return scale * (total + loops * scale)
-
-        return self._known.get(("PyG's row sums", loop_weight), make)
+        return self._known.get(("PyG's graph", loop_weight), make)
 
     def row_sums(self, normalization: Normalization) -> Tensor:
         """The sum of every row of the normalized matrix, `[nodes]`."""

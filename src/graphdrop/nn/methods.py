@@ -272,11 +272,11 @@ def _check(settings: ModelSettings, parts: Parts) -> None:
             f"{settings.method} has a rate for every edge, which a {settings.architecture} layer, "
             'with edges of its own, cannot read: set model.architecture = "gcn"'
         )
-    normalizes = attached and settings.architecture != "propagation"
-    if normalizes and settings.mask == "before" and parts.sampler in (_edges, _connections):
+    unweighted = attached and settings.architecture not in ("propagation", "gcnii", "appnp")
+    if unweighted and settings.mask == "before" and parts.sampler in (_edges, _connections):
         raise ValueError(
-            f'model.mask is "before", but {settings.architecture} normalizes its edges itself, '
-            'before masks can act: set model.mask = "after", or model.architecture = "gcn"'
+            f'model.mask is "before", but a {settings.architecture} layer takes no edge weights '
+            'that could be masked: set model.mask = "after", or model.architecture = "gcn"'
         )
     if attached and settings.blocks == "pair" and parts.sampler is _connections:
         raise ValueError(

@@ -8,13 +8,16 @@ Then add `weight * handle.kl()` to the loss of every step.
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import nn
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.nn.attach import optimizers
+from graphdrop.nn.attach.batches import normalizes
 from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
+from graphdrop.nn.attach.masking import sums_features
 from graphdrop.nn.description import described
 from graphdrop.nn.handle import Handle
 from graphdrop.nn.sampled_layer import SampledLayer
@@ -82,14 +85,8 @@ def attach(
     temperature = None if estimator is None else estimator.temperature
     seed = torch.initial_seed() if seed is None else seed
     cache = EdgeCache()
-    first = _level(next(iter(layers)))
-    for number, (name, layer) in enumerate(layers.items()):
-        if _level(name) == first:
-            own = sampler.for_first_layer()
-            if number:  # a layer of another relation
-                own.rate.reset_parameters()
-        else:
-            own = sampler.for_later_layer()
+    samplers = _samplers_of(layers, sampler)
+    for number, (layer, own) in enumerate(zip(layers.values(), samplers, strict=True)):
         device = next((p.device for p in layer.parameters()), None)
         masked = MaskedLayer(
             layer, own, number=number, temperature=temperature, seed=seed, cache=cache
@@ -107,8 +104,23 @@ def attach(
             }
         masked.train(layer.training)
         masked.install()
-    optimizers.watch(model)
     return Handle(model)
+
+
+def _samplers_of(layers: dict[str, MessagePassing], sampler: Sampler) -> list[Sampler]:
+    """The sampler of each layer; layers of the first level read the features."""
+    samplers, first = list[Sampler](), _level(next(iter(layers)))
+    for name, layer in layers.items():
+        if _level(name) == first:
+            own = sampler.for_first_layer()
+            if samplers:  # a layer of another relation
+                own.rate.reset_parameters()
+        else:
+            own = sampler.for_later_layer()
+        if own.before_normalization:
+            _check_before(own, layer)
+        samplers.append(own)
+    return samplers
 
 
 def _level(name: str) -> str:
@@ -124,11 +136,6 @@ def _check_sampler(sampler: Sampler) -> None:
             f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "
             "GraphDropConnect(BetaBernoulliRate())."
         )
-    if sampler.before_normalization:
-        raise ValueError(
-            "sampler has before_normalization=True, but an attached layer normalizes its edges "
-            "itself, before masks can act: use before_normalization=False, or graphdrop.GCN"
-        )
     if sampler.needs_earlier_layers or sampler.reads_edges:
         kind = type(sampler if sampler.needs_earlier_layers else sampler.rate).__name__
         raise ValueError(
@@ -139,4 +146,27 @@ def _check_sampler(sampler: Sampler) -> None:
         raise ValueError(
             "sampler has pairs=True, a mask for every input and output feature, which needs the "
             "layer's weights: use blocks=None, a mask per feature, or graphdrop.GCN"
+        )
+
+
+def _check_before(sampler: Sampler, layer: MessagePassing) -> None:
+    """Raise if the masks of a sampler cannot act before the normalization of a layer."""
+    name = type(layer).__name__
+    if getattr(layer, "cached", False):
+        raise ValueError(
+            f"a {name} with cached=True normalizes its edges once, before the masks of later "
+            "steps: make it with cached=False, or use before_normalization=False"
+        )
+    if normalizes(layer) and sums_features(layer):
+        return
+    if "edge_weight" not in inspect.signature(type(layer).forward).parameters:
+        raise ValueError(
+            f"sampler has before_normalization=True, but a {name} takes no edge_weight that could "
+            "be masked before it normalizes its edges: use before_normalization=False, or a layer "
+            "with edge_weight such as GCNConv"
+        )
+    if sampler.blocks != 1:
+        raise ValueError(
+            f"sampler has before_normalization=True and a draw for each of several blocks, but a "
+            f"{name} has one weight per edge: use blocks=1 and first_blocks=1, or DropEdge"
         )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
 from torch_geometric.nn import conv
 from torch_geometric.utils import add_remaining_self_loops
 
 from graphdrop.graph import Graph, sorting
 from graphdrop.io.devices import moved
 from graphdrop.loading.batch import BatchGraph
+from graphdrop.nn.attach.ends import ends
 
 NORMALIZING = (conv.GCNConv.forward, conv.GCN2Conv.forward, conv.APPNP.forward)
 """Layers that weigh edges by PyG's `gcn_norm`."""
@@ -28,58 +25,87 @@ def normalizes(layer: Any) -> bool:
     return type(layer).forward in NORMALIZING and bool(layer.normalize)
 
 
-@contextmanager
-def normalized(
-    layer: Any, batch: BatchGraph, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Context in which a layer takes its weights as given: those of the whole graph's `gcn_norm`.
+class Given(NamedTuple):
+    """The edges of a call that a layer would normalize, self-loops added."""
 
-    The value is the layer's arguments by name.
+    edge_index: Tensor
+    weight: Tensor
+    """Before normalization."""
+    value: Tensor | None
+    """After it, in a mini-batch, which cannot know it by its own edges; else None."""
+
+
+def given_edges(
+    layer: Any, batch: BatchGraph | None, nodes: int, edge_index: Any, weight: Tensor | None
+) -> Given:
+    """The edges of a call with the self-loops that `gcn_norm` adds, and their weights.
+
+    In a mini-batch the weights are normalized by the degrees of the whole graph, and those of rows
+    that lack edges are scaled as `BatchGraph` does.
     """
-    given = inspect.signature(type(layer).forward).bind(layer, *arguments, **options).arguments
-    del given["self"]
-    edge_index, weight = given["edge_index"], given.get("edge_weight")
-    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+    if batch is not None and getattr(edge_index, "layout", None) is not torch.strided:
         raise TypeError(
             "edge_index is a sparse matrix; in a mini-batch it takes a tensor [2, E]. Pass "
             "batch.edge_index."
         )
-    edges = edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
-    given["edge_index"], given["edge_weight"] = _weighted(layer, batch, edges, weight)
-    layer.normalize = False
-    try:
-        yield given
-    finally:
-        layer.normalize = True
-
-
-def _weighted(
-    layer: Any, batch: BatchGraph, edge_index: Tensor, weight: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    device = edge_index.device
-    weight = torch.ones(edge_index.shape[1], device=device) if weight is None else weight
-    importance = batch.given_importance
+    destination, source, stored = ends(edge_index, layer.flow)
+    weight = stored if weight is None else weight
+    device = destination.device
+    weight = torch.ones(len(destination), device=device) if weight is None else weight
+    edge_index = torch.stack([source, destination])
+    importance = None if batch is None else batch.given_importance
     if importance is not None:
         weight = weight * importance.to(device)
-    loop_weight = None
-    if layer.add_self_loops:
-        loop_weight = 2.0 if getattr(layer, "improved", False) else 1.0
-        edge_index, weight = add_remaining_self_loops(
-            edge_index, weight, loop_weight, batch.num_nodes
-        )
-    degree = moved(batch.whole.pyg_degrees(loop_weight)[batch.n_id.cpu()], device)
-    edge_index, weight = edge_index.to(degree.device), weight.to(degree.device)
-    scale = degree.pow(-0.5).masked_fill_(degree == 0.0, 0.0)
-    source, destination = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
-    value = scale[source] * weight.double() * scale[destination]
-    if importance is None:
-        wanted = batch.whole.pyg_row_sums(loop_weight)[batch.n_id.cpu()].to(degree.device)
-        total = torch.zeros_like(wanted).index_add_(0, destination, value)
-        empty = total == 0.0
-        value = (
-            value * torch.where(empty, 1.0, wanted / torch.where(empty, 1.0, total))[destination]
-        )
-    return edge_index.to(device), value.float().to(device)
+    loop_weight = loop_weight_of(layer)
+    if loop_weight is not None:
+        edge_index, weight = add_remaining_self_loops(edge_index, weight, loop_weight, nodes)
+    value = None
+    if batch is not None:
+        whole = batch.whole.pyg_graph(loop_weight)
+        ids = batch.n_id.cpu()
+        degree = moved(row_sums(whole, whole.weight)[ids], device)
+        scale = degree.pow(-0.5).masked_fill_(degree <= 0.0, 0.0)
+        source, destination = edge_index
+        value = scale[source] * weight.to(scale.dtype) * scale[destination]
+        if importance is None:
+            wanted = moved(row_sums(whole, whole.value)[ids], device)
+            total = torch.zeros_like(wanted).index_add_(0, destination, value.detach())
+            empty = total == 0.0
+            factor = torch.where(empty, 1.0, wanted / torch.where(empty, 1.0, total))[destination]
+            value, weight = value * factor, weight * factor.to(weight.dtype)
+        value = value.to(weight.dtype)
+    if layer.flow != "source_to_target":
+        edge_index = edge_index.flip(0)
+    return Given(edge_index, weight, value)
+
+
+def loop_weight_of(layer: Any) -> float | None:
+    """The weight of the self-loops that a layer adds; None if it adds none."""
+    if not layer.add_self_loops:
+        return None
+    return 2.0 if getattr(layer, "improved", False) else 1.0
+
+
+def row_sums(whole: Graph, weight: Tensor) -> Tensor:
+    """The sum of every row, `[nodes]` float64."""
+
+    def make() -> Tensor:
+        total = torch.zeros(whole.num_dst, dtype=torch.float64)
+        return total.index_add_(0, whole.edge_dst.long(), weight.double())
+
+    return whole.derived(("row sums", weight is whole.value), make)
+
+
+def edge_numbers(whole: Graph, part: Graph) -> Tensor:
+    """The number in a whole graph of each edge of a part, found by ids and rank; any if missing."""
+    nodes = whole.num_src
+    keys = whole.derived_from_structure(
+        "keys of edges", lambda: whole.edge_dst.long() * nodes + whole.indices.long()
+    )
+    found = torch.searchsorted(keys, part.draw_dst.long() * nodes + part.draw_src.long())
+    if part.rank is not None:
+        found = found + part.rank
+    return found.clamp_(max=max(0, whole.num_edges - 1))
 
 
 def batch_edges(graph: Graph, batch: BatchGraph) -> Tensor:

@@ -1,58 +1,30 @@
-"""The edges of a call of a PyG layer as a `Graph`, from any of the formats that PyG takes."""
+"""The edges of a call of a PyG layer as a `Graph`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
 
 from graphdrop.graph import Graph, Normalization
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.nn.attach.batches import batch_edges, with_global_ids, without_repetitions
+from graphdrop.loading.whole import WholeGraph
+from graphdrop.nn.attach.batches import (
+    batch_edges,
+    edge_numbers,
+    with_global_ids,
+    without_repetitions,
+)
+from graphdrop.nn.attach.ends import Ends
 
 CAPACITY = 16
 APART = 1 << 30
 """Offset of the ids of destinations in bipartite graphs: an edge from node 3 of one type to node 3
 of another is not a self-loop."""
-
-
-class Ends(NamedTuple):
-    """Destinations and sources in the layer's order, and the values of a sparse matrix."""
-
-    destination: Tensor
-    source: Tensor
-    value: Tensor | None = None
-
-
-def ends(edge_index: Any, flow: str) -> Ends:
-    """The ends of edges given as `edge_index [2, E]`, as `EdgeIndex` or as `torch.sparse`.
-
-    A sparse matrix has destinations in its rows, as in PyG.
-    """
-    if not isinstance(edge_index, Tensor):
-        raise TypeError(
-            f"edge_index is of type {type(edge_index).__name__}; it takes a tensor [2, E], an "
-            "EdgeIndex or a torch.sparse matrix. Of a SparseTensor use "
-            ".to_torch_sparse_csr_tensor()."
-        )
-    if edge_index.layout is torch.sparse_coo:
-        edge_index = edge_index.coalesce()
-        row, column = edge_index.indices()
-        return Ends(row, column, edge_index.values())
-    if edge_index.layout is not torch.strided:
-        if edge_index.layout is torch.sparse_csc:
-            edge_index = edge_index.to_sparse_csr()
-        length = edge_index.crow_indices().diff()
-        row = torch.arange(len(length), device=length.device).repeat_interleave(length)
-        return Ends(row, edge_index.col_indices(), edge_index.values())
-    if isinstance(edge_index, EdgeIndex):
-        edge_index = edge_index.as_tensor()
-    first, second = edge_index
-    return Ends(second, first) if flow == "source_to_target" else Ends(first, second)
 
 
 @dataclass(eq=False)
@@ -75,7 +47,9 @@ class Edges:
     """The mini-batch that the edges belong to; draws are keyed by its ids."""
     batch_edge: Tensor | None = None
     """The number of each edge of the graph in the mini-batch; -1 if the layer added it."""
-    _weighted: tuple[Tensor | None, bool, Graph] | None = field(default=None, repr=False)
+    whole: WholeGraph | None = None
+    """The graph of which the edges are a part; None if they are all."""
+    _weighted: tuple[Tensor | None, Any, Graph] | None = field(default=None, repr=False)
 
     @classmethod
     def build(
@@ -87,8 +61,9 @@ class Edges:
         *,
         ids: Tensor | None = None,
         batch: BatchGraph | None = None,
+        whole: WholeGraph | None = None,
     ) -> Edges:
-        """Sort the edges; `ids` are those of the nodes of a part of a graph."""
+        """Sort the edges; `ids` are those of the nodes of a part of `whole`."""
         nodes = max(sizes)
         if nodes > APART:
             raise ValueError(
@@ -129,7 +104,8 @@ class Edges:
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
         known = destination.clone(), source.clone()
-        return cls(known, sizes, apart, graph, order, place, batch, batch_edge)
+        whole = whole if batch is None else batch.whole
+        return cls(known, sizes, apart, graph, order, place, batch, batch_edge, whole)
 
     def fits(
         self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
@@ -142,27 +118,6 @@ class Edges:
             and torch.equal(self.known[0], destination)
             and torch.equal(self.known[1], source)
         )
-
-    def weighted(self, weight: Tensor | None, *, mean: bool) -> Graph:
-        """The graph with the layer's weights; for a mean, divided by the degree of each row."""
-        if weight is None and not mean:
-            return self.graph
-        if self._weighted is not None:
-            known, was_mean, graph = self._weighted
-            same = (
-                known is weight
-                if known is None or weight is None
-                else known.dtype == weight.dtype and torch.equal(known, weight)
-            )
-            if same and was_mean == mean:
-                return graph
-        with torch.inference_mode(False):
-            value = self.graph.value if weight is None else weight.detach()[self.order].float()
-            if mean:
-                value = value / self.graph.degree[self.graph.edge_dst]
-            graph = self.graph.with_values(value)
-            self._weighted = (None if weight is None else weight.detach().clone(), mean, graph)
-        return graph
 
     @cached_property
     def counted(self) -> Graph:
@@ -178,22 +133,98 @@ class Edges:
         edge = self.batch_edge[self.place]
         return torch.where(edge < 0, 1.0, given.to(edge.device)[edge.clamp_min(0)])
 
+    def whole_with(self, entries: int) -> Graph:
+        """The whole graph that has so many edges: with the self-loops that `Graph` adds, or without
+        any that were added. The graph itself if there is none.
+        """
+        graph, whole = self.graph, self.whole
+
+        def make() -> Graph:
+            if whole is not None:
+                candidates = [whole.graph(Normalization.SYM), whole.pyg_graph(None)]
+            elif self.apart or entries == graph.num_edges:
+                return graph
+            else:
+                ends = torch.stack([graph.indices, graph.edge_dst])
+                kinds = (ends, Normalization.SYM), (ends[:, ~graph.self_loop], Normalization.NONE)
+                size = max(self.sizes)
+                candidates = [Graph.from_edge_index(e, size, normalization=k) for e, k in kinds]
+            found = [one for one in candidates if one.num_edges == entries]
+            return found[0].to(graph.indices.device) if found else graph
+
+        return graph.derived(("whole with", entries), make)
+
     def numbered(self, entries: int) -> Edges:
-        """The edges of a mini-batch with their numbers among so many of the whole graph."""
-        if self.batch is None:
+        """The edges with their numbers among so many of the whole graph, for rates per edge."""
+        graph, full = self.graph, self.whole_with(entries)
+        if full is graph:
             return self
 
         def make() -> Edges:
-            assert self.batch is not None  # noqa: S101
-            whole, graph = self.batch.whole, self.graph
-            destination, source = graph.draw_dst, graph.draw_src
-            edge = whole.find(destination, source, graph.rank)
-            if entries != whole.num_edges:
-                edge = whole.with_loops(edge, destination, source)
-            numbered = replace(graph, parent_edge=edge, structure_of=graph)
+            parts = {"parent": full, "parent_edge": edge_numbers(full, graph)}
+            numbered = replace(graph, **parts, structure_of=graph)  # type: ignore[arg-type]
             return replace(self, graph=numbered, _weighted=None)
 
-        return self.graph.derived(("numbered", entries), make)
+        return graph.derived(("numbered", entries), make)
+
+    def before_normalization(self, weight: Tensor, loop_weight: float | None) -> Graph:
+        """The graph with weights that are still to be normalized, by the degrees of all edges.
+
+        Args:
+            weight: in the layer's order.
+            loop_weight: of the self-loops that the layer adds.
+        """
+
+        def make(raw: Tensor) -> Graph:
+            graph = replace(self.graph, weight=raw, value=raw, structure_of=self.graph)
+            if self.whole is None:
+                return graph.normalized(Normalization.SYM)
+            whole = self.whole.pyg_graph(loop_weight).to(raw.device)
+            edge = edge_numbers(whole, graph)
+            factor = torch.where(whole.weight == 0.0, 0.0, whole.value / whole.weight)
+            return replace(
+                graph,
+                value=raw * factor[edge],
+                normalization=Normalization.SYM,
+                parent=whole,
+                parent_edge=edge,
+                complete=False,
+                structure_of=graph,
+            )
+
+        return self._with_weights(weight, ("before", loop_weight), make)
+
+    def weighted(self, weight: Tensor | None, *, mean: bool) -> Graph:
+        """The graph with the layer's weights; for a mean, divided by the degree of each row."""
+        if weight is None and not mean:
+            return self.graph
+
+        def make(value: Tensor) -> Graph:
+            if mean:
+                value = value / self.graph.degree[self.graph.edge_dst]
+            return self.graph.with_values(value)
+
+        return self._with_weights(weight, mean, make)
+
+    def _with_weights(
+        self, weight: Tensor | None, form: Any, make: Callable[[Tensor], Graph]
+    ) -> Graph:
+        """The graph of the last call with these weights and this form, or a new one."""
+        if self._weighted is not None:
+            known, was, graph = self._weighted
+            same = (
+                known is weight
+                if known is None or weight is None
+                else known.dtype == weight.dtype and torch.equal(known, weight)
+            )
+            if same and was == form:
+                return graph
+        with torch.inference_mode(False):
+            graph = make(
+                self.graph.value if weight is None else weight.detach()[self.order].float()
+            )
+            self._weighted = (None if weight is None else weight.detach().clone(), form, graph)
+        return graph
 
     @cached_property
     def messages(self) -> Graph:
@@ -232,11 +263,12 @@ class EdgeCache:
     Args:
         ids: the ids of the nodes of a part of a graph, by which masks are drawn; by default the
             numbers of the nodes.
+        whole: the graph that the nodes are a part of.
     """
 
-    def __init__(self, ids: Tensor | None = None) -> None:
+    def __init__(self, ids: Tensor | None = None, whole: WholeGraph | None = None) -> None:
         self._latest: list[Edges] = []
-        self.ids = ids
+        self.ids, self.whole = ids, whole
 
     def get(
         self,
@@ -264,7 +296,9 @@ class EdgeCache:
                 break
         else:
             with torch.inference_mode(False):  # training may use it next
-                edges = Edges.build(destination, source, sizes, apart, ids=self.ids, batch=batch)
+                edges = Edges.build(
+                    destination, source, sizes, apart, ids=self.ids, batch=batch, whole=self.whole
+                )
         self._latest = [edges, *(other for other in self._latest if other is not edges)][:CAPACITY]
         return edges
 

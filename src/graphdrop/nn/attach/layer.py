@@ -7,8 +7,10 @@ kernel if messages are weighted features that are summed or averaged. Otherwise 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,9 +18,12 @@ from torch import Tensor, nn
 from torch_geometric.nn import conv
 from torch_geometric.nn.conv import MessagePassing
 
-from graphdrop.nn.attach.batches import normalized, normalizes
-from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, ends
-from graphdrop.nn.attach.masking import Masking, weighted_features
+from graphdrop.kernels import aggregate
+from graphdrop.loading.whole import WholeGraph
+from graphdrop.nn.attach.batches import edge_numbers, given_edges, loop_weight_of, normalizes
+from graphdrop.nn.attach.edges import EdgeCache, Edges
+from graphdrop.nn.attach.ends import Ends, ends
+from graphdrop.nn.attach.masking import Masking, Terms, sums_features, weighted_features
 from graphdrop.nn.handle import NAME
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.samplers import Draw, Sampler
@@ -61,15 +66,22 @@ class MaskedLayer(SampledLayer):
         self._cache = cache
         self._before: dict[str, Any] = {}
         self._draw: Draw | None = None
-        self._inside = self._apart = self._normalized = False
+        self._inside = self._apart = self._normalized = self._masked_weights = False
+        self._unnormalized = False  # whether the call is given weights to mask and normalize
         self._calls = self._masked = 0
         self._masking: Masking | None = None
+        self._walked: WholeGraph | None = None  # the graph that a layer-wise pass walks through
         self._weights: tuple[Any, ...] = ()  # of a GCNConv, while it passes messages
 
     @property
     def layer(self) -> Any:
         """The PyG layer."""
         return self._layer[0]
+
+    @property
+    def masks_before(self) -> bool:
+        """Whether masks act before the layer normalizes its edges."""
+        return self.sampler is not None and self.sampler.before_normalization
 
     @property
     def owner(self) -> nn.Module:
@@ -128,12 +140,13 @@ class MaskedLayer(SampledLayer):
         The mask is that of the whole graph in its pass, in the given call of `propagate`.
         """
         whole, self._cache = self._cache, part
+        self._walked = part.whole
         self.ask(draw, number)
         self._calls = call
         try:
             yield
         finally:
-            self._cache = whole
+            self._cache, self._walked = whole, None
             self.stop_asking()
 
     def _next_draw(self) -> Draw | None:
@@ -152,19 +165,78 @@ class MaskedLayer(SampledLayer):
         before = self._masked
         try:
             with self._weights_last(), ExitStack() as stack:
-                self._normalized = self.in_batch is not None and normalizes(self.layer)
-                if self._normalized and self.in_batch is not None:
-                    given = normalized(self.layer, self.in_batch, arguments, options)
-                    arguments, options = (), stack.enter_context(given)
+                arguments, options = self._with_weights(stack, arguments, options)
                 out = self._original("forward")(*arguments, **options)
         finally:
             self._draw, self._inside, self._apart, self._normalized = None, False, False, False
+            self._unnormalized = self._masked_weights = False
         if self._masked == before:
             raise RuntimeError(
                 f"{self.layer} passed no messages that a mask could act on: attach cannot sample "
                 "it; leave it out of the model, or attach to a part of the model without it"
             )
         return out
+
+    def _with_weights(
+        self, stack: ExitStack, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with weights that the layer does not normalize by itself.
+
+        In a mini-batch these are normalized by the degrees of the whole graph. With masks before
+        normalization they are masked, or the masked sum normalizes them.
+        """
+        layer, batch, before = self.layer, self.in_batch, self.masks_before
+        if self._walked is not None and before:
+            self._unnormalized = True
+            return arguments, options
+        by_us = normalizes(layer)
+        if not before and (batch is None or not by_us):
+            return arguments, options
+        given = inspect.signature(type(layer).forward).bind(layer, *arguments, **options).arguments
+        del given["self"]
+        edge_index, weight = given["edge_index"], given.get("edge_weight")
+        learned = weight is not None and weight.requires_grad
+        if before and (learned or not (by_us and sums_features(layer))):
+            if batch is not None and by_us:
+                raise ValueError(
+                    f"edge_weight requires a gradient, so that {layer} normalizes it, by the edges "
+                    "of the mini-batch alone: use before_normalization=False, or the whole graph"
+                )
+            given["edge_index"], given["edge_weight"] = self._mask_weights(edge_index, weight)
+            return (), given
+        nodes = given["x"].size(layer.node_dim) if batch is None else batch.num_nodes
+        edges = given_edges(layer, batch, nodes, edge_index, weight)
+        self._normalized, self._unnormalized = True, before
+        given["edge_index"] = edges.edge_index
+        given["edge_weight"] = edges.weight if before else edges.value
+        layer.normalize = False
+        stack.callback(setattr, layer, "normalize", True)
+        return (), given
+
+    def _mask_weights(self, edge_index: Any, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The weights times their masks; self-loops are kept."""
+        if self.sampler is not None and self.sampler.blocks != 1:
+            raise ValueError(
+                f"edge_weight requires a gradient, so that {self.layer} normalizes it, with one "
+                "weight per edge for all blocks: use blocks=1 and first_blocks=1, or DropEdge"
+            )
+        both = ends(edge_index, self.layer.flow)
+        edges = self._cache.get(both, apart=self._apart, batch=self.in_batch)
+        masking = self._mask(edges, self._draw, self.number)
+        weight = both.value if weight is None else weight
+        one = edges.graph.value.new_ones(len(both.source), 1)
+        self._masked_weights = self._normalized = True
+        if masking.mask is not None:
+            mask = replace(masking.mask, self_loops=False, before_normalization=False)
+            if self._draw is not None:
+                self._draw.record(mask, masking.edges.counted, 1, self.number)
+            one = aggregate(masking.edges.messages, one, mask)
+        masked = one.flatten() if weight is None else weight * one.flatten().to(weight.dtype)
+        if edges.importance is not None:
+            masked = masked * edges.importance
+        pair = (both.source, both.destination)
+        flipped = self.layer.flow != "source_to_target"
+        return torch.stack(pair[::-1] if flipped else pair), masked
 
     @contextmanager
     def _weights_last(self) -> Iterator[None]:
@@ -225,11 +297,10 @@ class MaskedLayer(SampledLayer):
         sampler = self.sampler
         assert sampler is not None  # noqa: S101 - what it was made with
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
-        if keeps_all or sampler.rate.keeps_all:
+        if keeps_all or sampler.rate.keeps_all or self._masked_weights:
             return Masking(edges, None, None, draw, self.number)
-        entries = sampler.rate.entries.numel()
-        if entries > 1 and edges.batch is not None:
-            edges = edges.numbered(entries)
+        if sampler.rate.entries:
+            edges = edges.numbered(sampler.rate.entries.numel())
         mask = sampler.mask(edges.graph, draw, number)
         scale = sampler.row_factor(edges.graph, draw, number, mask)
         return Masking(edges, mask, scale, draw, self.number)
@@ -239,7 +310,7 @@ class MaskedLayer(SampledLayer):
     ) -> Tensor | None:
         """The masked sum or mean by the kernel; None if single messages are needed."""
         if not self._before.keys() & METHODS[1:]:
-            terms = weighted_features(self.layer, both, options)
+            terms = weighted_features(self.layer, both, options, any_type=self._unnormalized)
             if terms is not None:
                 edges = self._cache.get(
                     both, (terms.rows, len(terms.x)), apart=self._apart, batch=self.in_batch
@@ -249,8 +320,28 @@ class MaskedLayer(SampledLayer):
                     weight = weight if terms.weight is None else weight * terms.weight
                     terms = terms._replace(weight=weight)
                 self._masked += 1
+                if self._unnormalized:
+                    return self._sum_before(edges, draw, number, terms)
                 return self._mask(edges, draw, number).summed(terms)
+        if self._unnormalized:
+            raise RuntimeError(
+                f"masks act before the normalization of {self.layer}, which takes features "
+                "[nodes, features] and no hooks on its messages: set before_normalization=False"
+            )
         return None
+
+    def _sum_before(self, edges: Edges, draw: Draw | None, number: int, terms: Terms) -> Tensor:
+        """The masked sum that is normalized by the degrees of what its mask leaves."""
+        weight = edges.graph.value.new_ones(len(edges.order))
+        weight = weight if terms.weight is None else terms.weight
+        graph = edges.before_normalization(weight, loop_weight_of(self.layer))
+        masking = self._mask(edges, draw, number)
+        mask = masking.mask
+        if mask is not None and mask.keep_logit.dim():
+            full = edges.whole_with(len(mask.keep_logit))
+            if full is not edges.graph:
+                mask = mask.of_edges(edge_numbers(full, graph.parent or graph))
+        return masking._replace(mask=mask).summed(terms, graph)
 
     def _check_values(self, both: Ends) -> None:
         """PyG's fused path multiplies by the values of a sparse matrix, which messages may not."""

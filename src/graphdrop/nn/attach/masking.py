@@ -15,7 +15,8 @@ from torch_geometric.nn.conv import MessagePassing
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
-from graphdrop.nn.attach.edges import Edges, Ends
+from graphdrop.nn.attach.edges import Edges
+from graphdrop.nn.attach.ends import Ends
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.lazy import LazyMatrix, Multiplied
 from graphdrop.nn.plan import MAX_SPARSE_BLOCKS, sum_of_products
@@ -51,24 +52,37 @@ class Terms(NamedTuple):
     mean: bool
 
 
-def weighted_features(layer: Any, both: Ends, options: dict[str, Any]) -> Terms | None:
-    """The terms of a call of `propagate`, or None if messages are not weighted features."""
+def sums_features(layer: Any) -> bool:
+    """Whether a layer sums or averages weighted features, so that the kernel can do it."""
+    kind = type(layer)
+    return (
+        kind.message in WEIGHTED_FEATURES
+        and kind.aggregate is MessagePassing.aggregate
+        and kind.update is MessagePassing.update
+        and type(layer.aggr_module) in (SumAggregation, MeanAggregation)
+        and layer.flow == "source_to_target"
+        and not any(getattr(layer, hooks) for hooks in HOOKS)
+    )
+
+
+def weighted_features(
+    layer: Any, both: Ends, options: dict[str, Any], *, any_type: bool = False
+) -> Terms | None:
+    """The terms of a call of `propagate`, or None if messages are not weighted features.
+
+    Features of another type than float32 take single messages, unless `any_type`.
+    """
     kind, x = type(layer), options.get("x")
     source, destination = x if isinstance(x, tuple | list) else (x, x)
-    if kind.message not in WEIGHTED_FEATURES:
+    if not sums_features(layer):
         return None
     name = WEIGHTED_FEATURES[kind.message]
     given = None if name is None else options.get(name)
     weight = both.value if given is None else given
     if (
-        kind.aggregate is not MessagePassing.aggregate
-        or kind.update is not MessagePassing.update
-        or type(layer.aggr_module) not in (SumAggregation, MeanAggregation)
-        or layer.flow != "source_to_target"
-        or any(getattr(layer, hooks) for hooks in HOOKS)
-        or not isinstance(source, Tensor)
+        not isinstance(source, Tensor)
         or source.dim() != 2
-        or source.dtype != torch.float32
+        or not (any_type or source.dtype == torch.float32)
         or (weight is not None and (weight.requires_grad or weight.dim() != 1))
     ):
         return None
@@ -89,10 +103,14 @@ class Masking(NamedTuple):
     layer: int
     """The number of the layer."""
 
-    def summed(self, terms: Terms) -> Tensor:
-        """The masked sum or mean, `[rows, features]`, without storing messages."""
-        self._record(terms.x.shape[1])
-        graph = self.edges.weighted(terms.weight, mean=terms.mean)
+    def summed(self, terms: Terms, graph: Graph | None = None) -> Tensor:
+        """The masked sum or mean, `[rows, features]`, without storing messages.
+
+        `graph` has weights that a mask before normalization acts on.
+        """
+        self._record(terms.x.shape[1], graph)
+        if graph is None:
+            graph = self.edges.weighted(terms.weight, mean=terms.mean)
         if isinstance(terms.x, LazyMatrix):
             return LazyMatrix.of(MaskedSum(terms.x.matrix, graph, self.mask, self.scale))
         return _scaled(aggregate(graph, terms.x, self.mask), self.scale)
@@ -120,9 +138,9 @@ class Masking(NamedTuple):
         kept = [aggregate(self.edges.messages, one, mask) for one in several.unbind()]
         return _scaled(torch.stack(kept).view(sent.shape), self.scale)
 
-    def _record(self, features: int) -> None:
+    def _record(self, features: int, graph: Graph | None = None) -> None:
         if self.draw is not None and self.mask is not None:
-            self.draw.record(self.mask, self.edges.counted, features, self.layer)
+            self.draw.record(self.mask, graph or self.edges.counted, features, self.layer)
 
 
 class MaskedSum(NamedTuple):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from graphdrop.loading.whole import WholeGraph
+from graphdrop.nn.attach.batches import given_edges
 from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
 from graphdrop.nn.handle import NAME, Handle, one_at_a_time
@@ -59,12 +61,11 @@ class LayerwiseModel:
         self._needed: dict[str, Tensor | None] | None = None
         self._known: dict[Any, tuple[Neighborhoods, dict[str, Tensor]]] = {}
         self._numbers = {id(layer): number for number, layer in handle.numbered_layers()}
-        for layer in handle.layers.values():
-            if layer.sampler is not None and layer.sampler.rate.entries:
-                raise ValueError(
-                    "the model has a rate per edge, in the order of the whole graph's edges: "
-                    "predict without layerwise"
-                )
+        samplers = [one.sampler for one in handle.layers.values() if one.sampler is not None]
+        self.whole: WholeGraph | None = None
+        if any(one.rate.entries or one.before_normalization for one in samplers):
+            weight = self.given.get("edge_weight")
+            self.whole = WholeGraph(edge_index, len(x), weight)
 
     @torch.no_grad()
     def samples(self, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
@@ -136,7 +137,7 @@ class LayerwiseModel:
             edges = {name: value[local.edge] for name, value in values.items()}
             read = [_read(states[name], local.nodes) for name in stage.reads]
             given = {"edge_index": local.edge_index, **edges}
-            cache = EdgeCache(local.nodes)
+            cache = EdgeCache(local.nodes, self.whole)
             for sample, draw in enumerate(draws):
                 own = [part if part.dim() == 2 else part[:, sample] for part in read]
                 part = self._compute(stage, own, given, draw, cache)[: local.wanted]
@@ -177,9 +178,13 @@ class LayerwiseModel:
         edge_index, values = self.edge_index, self.given
         if key is not None and key[2]:
             weight = self.given.get("edge_weight")
-            edge_index, weight = gcn_norm(
-                edge_index, weight, len(self.x), key[0], key[1], layer.flow, self.x.dtype
-            )
+            masked = getattr(layer, NAME, None)
+            if isinstance(masked, MaskedLayer) and masked.masks_before:
+                edge_index, weight, _ = given_edges(layer, None, len(self.x), edge_index, weight)
+            else:
+                edge_index, weight = gcn_norm(
+                    edge_index, weight, len(self.x), key[0], key[1], layer.flow, self.x.dtype
+                )
             values = {"edge_weight": weight}
         self._known[key] = Neighborhoods(edge_index, len(self.x)), values
         return self._known[key]

@@ -30,8 +30,8 @@ from graphdrop.kernels import aggregate
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import states
 from graphdrop.nn.stack import ConvStack
+from graphdrop.sampling.edges.features import EDGE_FEATURES
 from graphdrop.sampling.rates import AmortizedRate, LearnedRate
-from graphdrop.sampling.samplers.edge_features import EDGE_FEATURES
 
 NODES, FEATURES = 60, 12
 

@@ -11,7 +11,8 @@ from graphdrop.graph import Graph, Normalization
 from graphdrop.nn.cache import TensorCache
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.nn.plan import takes_sparse
-from graphdrop.sampling.samplers import Sampler, describe_edges
+from graphdrop.sampling.edges import describe_edges
+from graphdrop.sampling.samplers import Sampler
 
 SPARSE_DEVICES = ("cpu", "cuda")
 """Devices on which features with few nonzeros are multiplied as a sparse matrix."""

@@ -17,10 +17,10 @@ from graphdrop.config import Method, ModelSettings
 from graphdrop.io.memory import check_bytes
 from graphdrop.nn.models import GCN
 from graphdrop.nn.propagation import MixedOrderPropagation
+from graphdrop.sampling.edges import EDGE_FEATURES
 from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.sampling.samplers import (
-    EDGE_FEATURES,
     DropEdge,
     DropNode,
     DropOut,

@@ -1,5 +1,13 @@
 """Connection sampling: rates say how likely, samplers what together, estimators the gradient."""
 
+from graphdrop.sampling.edges import (
+    EDGE_FEATURES,
+    EdgeFit,
+    EdgePrior,
+    EdgeTest,
+    describe_edges,
+    fit_edge_prior,
+)
 from graphdrop.sampling.estimators import (
     ARM,
     REINFORCE,
@@ -17,7 +25,6 @@ from graphdrop.sampling.rates import (
     Rate,
 )
 from graphdrop.sampling.samplers import (
-    EDGE_FEATURES,
     KEEP_ALL,
     Draw,
     DropEdge,
@@ -27,7 +34,6 @@ from graphdrop.sampling.samplers import (
     RandomWalk,
     Sampler,
     UsedMask,
-    describe_edges,
 )
 
 __all__ = [
@@ -43,6 +49,9 @@ __all__ = [
     "DropEdge",
     "DropNode",
     "DropOut",
+    "EdgeFit",
+    "EdgePrior",
+    "EdgeTest",
     "Estimator",
     "FixedRate",
     "GraphDropConnect",
@@ -54,4 +63,5 @@ __all__ = [
     "Sampler",
     "UsedMask",
     "describe_edges",
+    "fit_edge_prior",
 ]

@@ -14,8 +14,10 @@ from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.nn import GCN
 from graphdrop.nn.features import SparseFeatures
+from graphdrop.sampling.edges import EDGE_FEATURES, describe_edges
+from graphdrop.sampling.edges import features as edge_features
 from graphdrop.sampling.rates import AmortizedRate
-from graphdrop.sampling.samplers import EDGE_FEATURES, DropEdge, describe_edges, edge_features
+from graphdrop.sampling.samplers import DropEdge
 
 X = normal(TOWN.num_nodes, 4, seed=1) * (normal(TOWN.num_nodes, 4, seed=2) > 0)
 X[3] = 0.0  # a node without features

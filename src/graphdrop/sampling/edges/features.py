@@ -56,18 +56,18 @@ def describe_edges(graph: Graph, x: Tensor | CSR) -> Tensor:
         ends.cpu().numpy().astype(np.int64) for ends in (graph.edge_dst, graph.indices)
     )
     loop = destination == source
-    neighbours = _adjacency(destination[~loop], source[~loop], graph.num_dst)
+    neighbours = adjacency(destination[~loop], source[~loop], graph.num_dst)
     degree = np.diff(neighbours.indptr)
     common = row_products(neighbours, destination, source)
     together = degree[destination] + degree[source] - common
-    directions = _directions(x)
-    sketch = _sketch(directions)
+    unit = directions(x)
+    sketch = _sketch(unit)
     numbers = [
         np.log1p(degree[destination]),
         np.log1p(degree[source]),
         np.log1p(common),
         common / np.maximum(together, 1.0),
-        row_products(directions, destination, source),
+        row_products(unit, destination, source),
         loop,
         *sketch[destination].T,
         *sketch[source].T,
@@ -110,14 +110,15 @@ def _runs(work: Integers) -> Iterator[slice]:
     yield from map(slice, edges[:-1], edges[1:])
 
 
-def _adjacency(destination: Integers, source: Integers, nodes: int) -> csr_array:
+def adjacency(destination: Integers, source: Integers, nodes: int) -> csr_array:
+    """The edges as a matrix of ones, repetitions once."""
     matrix = csr_array((np.ones(len(source)), (destination, source)), shape=(nodes, nodes))
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     return matrix
 
 
-def _directions(x: Tensor | CSR) -> csr_array:
+def directions(x: Tensor | CSR) -> csr_array:
     """The features with rows of length 1; a row of zeros stays one."""
     if isinstance(x, CSR):
         parts = (x.value.detach(), x.indices, x.indptr)
@@ -131,10 +132,8 @@ def _directions(x: Tensor | CSR) -> csr_array:
     return matrix
 
 
-def _sketch(directions: csr_array) -> NDArray[np.float64]:
+def _sketch(unit: csr_array) -> NDArray[np.float64]:
     """The rows projected onto random directions, ``[nodes, SKETCH]``, of size 1 or so each."""
     generator = np.random.default_rng(0)
-    sketch: NDArray[np.float64] = directions @ generator.standard_normal(
-        (directions.shape[1], SKETCH)
-    )
+    sketch: NDArray[np.float64] = unit @ generator.standard_normal((unit.shape[1], SKETCH))
     return sketch

@@ -65,8 +65,11 @@ def test_the_means_are_those_of_dense_matrices():
         torch.testing.assert_close(found.double(), wanted @ weight.double(), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("materialized", [True, False])
-def test_a_logistic_regression_is_scikit_learns(materialized, monkeypatch):
+@pytest.mark.parametrize("way", ["matrix", "span of the rows", "graph"])
+def test_a_logistic_regression_is_scikit_learns(way, monkeypatch):
+    materialized = way != "graph"
+    if way == "span of the rows":
+        monkeypatch.setattr(baselines, "FEW", 0)
     if not materialized:
         monkeypatch.setattr(baselines, "LARGEST", 0)
         monkeypatch.setattr(baselines, "_hop_deviations", deviations_of_columns)

@@ -32,6 +32,7 @@ from graphdrop.kernels import aggregate
 from graphdrop.metrics import ood_auroc
 from graphdrop.metrics.registry import as_columns, metrics_by_name
 from graphdrop.nn.features import SparseFeatures
+from graphdrop.train import checkpoint
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Mute
 from graphdrop.train.scored_samples import PARTS, ScoredSamples
@@ -48,6 +49,9 @@ LARGEST = 1 << 25
 """The matrix of features and means of training nodes has no more numbers than this."""
 PRODUCT_GAIN = 8
 """A dense product does so many multiplications in the time of one of a sparse one."""
+FEW, LONGEST = 4, 2000
+"""With so many times more features than training nodes, of which there are at most so many, the
+problem is solved in the span of the nodes."""
 COLUMNS = 256
 """Features whose means are made at once."""
 DIRECTIONS = 16
@@ -123,9 +127,16 @@ class LinearProblem:
         else:  # a rare word is not to weigh more than others
             self.scale = _hop_deviations(x, graph, orders, rows).repeat_interleave(x.shape[1])
         self.iterations = SPARSE_ITERATIONS if wide is None else ITERATIONS
+        self.basis: Tensor | None = None
+        """Orthonormal columns that span the solutions, ``[features, rows]``, where rows are few."""
         self.apply: Callable[[Tensor], Tensor]
         if wide is not None:
-            self.apply = wide.sub_(self.shift).div_(self.scale).matmul
+            wide = wide.sub_(self.shift).div_(self.scale)
+            if FEW * len(rows) <= features and len(rows) <= LONGEST:
+                # the solution is a sum of rows (representer theorem): wide = factor' basis'
+                self.basis, factor = torch.linalg.qr(wide.t())
+                wide = factor.t().contiguous()
+            self.apply = wide.matmul
         else:
             scale = self.scale[:, None]
             self.apply = lambda weight: propagation(x, graph, weight=weight / scale)[rows]
@@ -140,12 +151,16 @@ class LinearProblem:
         trainer.model.eval()
         outputs = len(layer.bias)
         free = outputs // 2 if trainer.task.output == "gaussian" else outputs
-        weight = (layer.weight.t() * scale)[:, :free].contiguous().requires_grad_()
+        weight = (layer.weight.t() * scale)[:, :free].contiguous()
+        if self.basis is not None:
+            weight = self.basis.t() @ weight
+        weight.requires_grad_()
         bias = (layer.bias + layer.weight @ self.shift).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [weight, bias],
             max_iter=self.iterations,
-            tolerance_grad=1e-6,
+            tolerance_grad=1e-5,
+            tolerance_change=1e-7,
             line_search_fn="strong_wolfe",
         )
         terms: dict[str, float] = {}
@@ -161,6 +176,8 @@ class LinearProblem:
             return total
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
+        if self.basis is not None:
+            weight = self.basis @ weight
         solution = torch.nn.functional.pad(weight, (0, outputs - free)) / scale
         layer.weight.copy_(solution.t())
         layer.bias.copy_(bias - self.shift @ solution)
@@ -206,9 +223,9 @@ def fit_baselines(trainer: Trainer, drawn: ScoredSamples) -> tuple[dict[str, Any
     for name, orders in BASELINES[task.output].items():
         started = time.monotonic()
         other = _regression(trainer, orders)
-        result = other.fit()
-        answers[name] = ScoredSamples(other).predict(other.rows["validation"], None)
-        scores[name] = {"validation": result.validation, "test": result.test}
+        other.select()
+        checkpoint.load_state(other.model, other.best)
+        scores[name], answers[name] = _scores_of(trainer, ScoredSamples(other))
         scores[name]["seconds"] = round(time.monotonic() - started, 3)
     return scores, _notes(trainer, drawn, scores, answers)
 

@@ -17,7 +17,7 @@ import torch
 def main() -> int:
     here = Path(__file__).parent
     known = sorted(path.stem.removeprefix("bench_") for path in here.glob("bench_*.py"))
-    # those of large graphs take long, and room on disk: make bench-scale
+    # those of large graphs take long, and room on disk: see CONTRIBUTING.md
     wanted = sys.argv[1:] or [name for name in known if not name.startswith("scale")]
     unknown = sorted(set(wanted) - set(known))
     if unknown:

@@ -5,7 +5,7 @@
 3. installs the wheel into a clean environment, for every Python that is asked for, and runs
    `pip check`, `release/smoke.py` and the demo there, with the examples of the sdist
 4. writes the papers of the release: notes from the changelog, checksums, the software bill of
-   materials (CycloneDX) and the licences of all dependencies
+   materials (CycloneDX), which has the licences of all dependencies
 
 Wheel and sdist are in `dist`, which holds nothing else; the papers are in `build/release`.
 """
@@ -26,6 +26,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SBOM = "cyclonedx-bom==7.5.0"
+"""What writes the bill of materials; it gets an environment of its own."""
 DIST, PAPERS = ROOT / "dist", ROOT / "build" / "release"
 
 
@@ -78,17 +80,22 @@ def try_out(python: str, wheel: Path, sdist: Path, *, demo: bool, papers: bool) 
         own = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
         run(python, "-m", "venv", folder / "venv")
         pip = (own, "-m", "pip", "--disable-pip-version-check")
-        run(*pip, "install", "--quiet", "-c", ROOT / "constraints.txt", wheel, cwd=folder)
+        pins = re.findall(r"^[^#\s]+==\S+", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
+        (folder / "pins.txt").write_text("\n".join(pins) + "\n", "utf-8")
+        torch = re.search(r'^TORCH="(.*)"$', (ROOT / "release/environment.sh").read_text(), re.M)
+        run(*pip, "install", "--quiet", "-c", "pins.txt", torch[1], wheel, cwd=folder)
         run(*pip, "check", cwd=folder)
         print(f"  installed: {time.monotonic() - began:.0f} seconds", flush=True)
         run(own, source / "release" / "smoke.py", source / "examples", cwd=folder)
         if demo:
             run(own, "-m", "graphdrop", "demo", cwd=folder)
         if papers:
-            name = wheel.name.partition("-py3")[0]
-            bill, licences = PAPERS / f"{name}.cdx.json", PAPERS / f"{name}-licences.csv"
-            sbom = (own, ROOT / "release" / "sbom.py", "graphdrop")
-            run(*sbom, "--sbom", bill, "--licences", licences, cwd=folder)
+            bill = PAPERS / f"{wheel.name.partition('-py3')[0]}.cdx.json"
+            tool = folder / "sbom"
+            run(python, "-m", "venv", tool)
+            run(tool / own.parent.name / "python", "-m", "pip", "install", "--quiet", SBOM)
+            command = ("-m", "cyclonedx_py", "environment", "--output-reproducible", "-o", bill)
+            run(tool / own.parent.name / "python", *command, own, cwd=folder)
 
 
 def main() -> None:

@@ -24,46 +24,6 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def test_the_bill_of_materials_has_every_dependency_with_its_version_and_licence():
-    bill = script("sbom").bill("graphdrop")
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert bill["metadata"]["component"]["version"] == graphdrop.__version__
-    names = {one["name"] for one in bill["components"]}
-    assert {"torch", "torch-geometric", "numpy", "numba", "llvmlite"} <= names
-    assert names.isdisjoint({"graphdrop", "pytest", "ray", "mkdocs"})  # those are of extras
-    known = {one["bom-ref"] for one in (*bill["components"], bill["metadata"]["component"])}
-    assert len(known) == len(names) + 1
-    for link in bill["dependencies"]:
-        assert {link["ref"], *link["dependsOn"]} <= known
-    assert {link["ref"] for link in bill["dependencies"]} == known
-    unstated = [one["name"] for one in bill["components"] if "not stated" in str(one["licenses"])]
-    assert unstated == []
-    assert script("sbom").bill("graphdrop") == bill
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"License-Expression": "MIT", "License": "x"}, ("expression", "MIT")),
-        ({"License": "BSD-3-Clause"}, ("name", "BSD-3-Clause")),
-        (
-            {"License": "A\nlong text", "Classifier": "License :: OSI Approved :: MIT License"},
-            ("name", "MIT License"),
-        ),
-        ({"License": "Apache License\n\ntext"}, ("name", "Apache License")),
-        ({}, ("name", "not stated")),
-    ],
-)
-def test_a_licence_is_read_from_wherever_a_package_states_it(fields, said, tmp_path):
-    info = tmp_path / "one-1.dist-info"
-    info.mkdir()
-    lines = [f"{name}: {value}".replace("\n", "\n        ") for name, value in fields.items()]
-    head = ["Metadata-Version: 2.4", "Name: one", "Version: 1", *lines]
-    (info / "METADATA").write_text("\n".join(head) + "\n")
-    module = script("sbom")
-    assert module.licence(module.Distribution.at(info)) == said
-
-
 def test_the_notes_of_a_release_are_its_section_of_the_changelog():
     notes = script("build").notes
     text = (

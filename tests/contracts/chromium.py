@@ -27,7 +27,7 @@ def executable() -> str:
     """Where the browser is, or a skipped test that says how to get one."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        pytest.skip("no Chromium here: `make browser` installs it (apt-get install chromium)")
+        pytest.skip("no Chromium here: release/browser.sh installs it")
     return found
 
 

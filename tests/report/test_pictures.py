@@ -1,6 +1,6 @@
 """The screenshots of the documentation: the demo's report on Cora, taken by the browser.
 
-`make pictures` keeps them in docs/pictures; else they go to a temporary folder.
+With GRAPHDROP_PICTURES=docs/pictures they are kept there; else they go to a temporary folder.
 """
 
 import os

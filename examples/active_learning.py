@@ -115,9 +115,8 @@ def draw(records: Sequence[Record], dataset: str, note: str, out: Path) -> None:
     left.set(title=f"Active learning, {dataset}", ylabel="test accuracy (%)")
     right.set(title="Gain over random, same seed", ylabel="points of accuracy")
     figure.supxlabel(note, fontsize=7)
-    for path in (out / "active-learning.svg", out / "active-learning.png"):
-        figure.savefig(path, dpi=200)
-        print(path)
+    figure.savefig(out / "active-learning.png", dpi=200)
+    print(out / "active-learning.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
     python -m experiments.archive results worth
 
-moves all lines of ``results/runs.jsonl`` to ``results/archive/runs-worth-GRAPH.jsonl.gz``. The same
+moves all lines of ``results/runs.jsonl`` to ``results/archive/runs.worth-GRAPH.jsonl.xz``. The same
 lines give the same bytes. A process that is killed leaves every line in one of the two places or in
 both, which reads the same.
 """
@@ -10,8 +10,8 @@ both, which reads the same.
 from __future__ import annotations
 
 import fcntl
-import gzip
 import json
+import lzma
 import sys
 from pathlib import Path
 
@@ -39,12 +39,12 @@ def archive(store: Store, name: str) -> list[Path]:
             graph = known[key].get("config", {}).get("data", {}).get("dataset", "other")
             by_graph.setdefault(Path(graph).stem, {}).setdefault(key, line)
         for graph, own in by_graph.items():
-            path = store.folder / "archive" / f"{store.path.stem}-{name}-{graph}{ARCHIVE}"
+            path = store.folder / "archive" / f"{store.path.stem}.{name}-{graph}{ARCHIVE}"
             path.parent.mkdir(parents=True, exist_ok=True)
             before = unpacked(path).splitlines(keepends=True) if path.exists() else []
             there = {json.loads(line)["key"]: line for line in before}
             content = b"".join((there | own | there).values())  # a known key keeps its first line
-            replace_file(path, gzip.compress(content, 9, mtime=0))
+            replace_file(path, lzma.compress(content, preset=9))
             written.append(path)
         stream.truncate(0)
     return written

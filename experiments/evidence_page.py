@@ -7,7 +7,6 @@ writes them between their marks; a test compares them with the records.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from experiments.paper_cells import paper_cells
 from experiments.published import beside_published
 from experiments.rivals_page import pavpu_standing, uncertainty
 from experiments.splits import passage as splits
-from experiments.store import Store
+from experiments.store import Store, search_lines
 from experiments.target_runs import stored
 from experiments.worth_advice import advice
 from experiments.worth_claims import (
@@ -44,17 +43,14 @@ PASSAGE = re.compile(
 def core_hours(folder: Path) -> float:
     """Processor time of all lines that have it."""
     records = list(Store(folder).records().values())
-    for looks in sorted((folder / "searches").glob("*.jsonl")):
-        records += map(json.loads, looks.read_text(encoding="utf-8").splitlines())
+    for lines in search_lines(folder).values():
+        records += lines
     return float(sum(record.get("cpu_seconds", 0.0) for record in records)) / 3600.0
 
 
 def looks(folder: Path) -> str:
     """How many lines every search and look on validation nodes has."""
-    counts = {
-        path.stem: len(path.read_text(encoding="utf-8").splitlines())
-        for path in sorted((folder / "searches").glob("*.jsonl"))
-    }
+    counts = {name: len(lines) for name, lines in search_lines(folder).items()}
     by_file = ", ".join(f"`{name}` {count:,}" for name, count in counts.items())
     return f"`results/searches` has {sum(counts.values()):,} lines in all: {by_file}."
 
@@ -76,7 +72,7 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
         "summary": lambda: worth_page.summary(made),
         "uncertainty": lambda: uncertainty(stored("rivals-auto", store)),
         "splits": lambda: splits(stored("splits-tuned", store)),
-        "published": lambda: beside_published(store, folder / "searches" / "auto-looks.jsonl"),
+        "published": lambda: beside_published(store, search_lines(folder)["auto-looks"]),
         "sensitivity": lambda: sensitivity(made),
         "comparisons": lambda: worth_page.tables(made),
         "advice": lambda: advice(made, stored("rivals-auto", store)),

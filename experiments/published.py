@@ -5,13 +5,11 @@ Its runs are those of ``reproduce trust``, with graphs that were given as files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from experiments.recipe import read_recipe
-from experiments.store import Store
+from experiments.store import Record, Store
 from experiments.tables import summarise
 from experiments.target_runs import CellRuns, in_store
 from experiments.worth_page import FILES
@@ -73,15 +71,15 @@ PUBLISHED = (
 )
 
 
-def beside_published(store: Store, looks: Path) -> str:
+def beside_published(store: Store, looks: list[Record]) -> str:
     """A table of our figures and those, and a sentence on each protocol.
 
     Args:
         store: of the runs.
-        looks: the file with the looks that led to the default settings.
+        looks: the lines of the looks that led to the default settings.
     """
     seeds: dict[str, list[int]] = {}
-    for look in map(json.loads, looks.read_text(encoding="utf-8").splitlines()):
+    for look in looks:
         seeds.setdefault(look["graph"], []).append(look["seed"])
     recipe = read_recipe("trust-auto")
     runs = {

@@ -46,16 +46,14 @@ class Rendering:
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every table as Markdown and LaTeX, every figure as SVG and PNG."""
+        """Write every table as Markdown, every figure as PNG."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
         for name, table in self.tables.items():
-            texts = {".md": table.to_markdown(), ".tex": table.to_latex()}
-            for suffix, text in texts.items():
-                paths.append(folder / f"{name}{suffix}")
-                replace_file(paths[-1], text.encode())
+            paths.append(folder / f"{name}.md")
+            replace_file(paths[-1], table.to_markdown().encode())
         for name, figure in self.figures.items():
-            paths += save_figure(figure, folder / name)
+            paths.append(save_figure(figure, folder / name))
         return paths
 
 

@@ -6,16 +6,15 @@ writer cuts it off. A claim is a lock on one byte of a file beside it, which the
 from a process that ends, however it ends.
 
 Runs that are kept for good may lie compressed beside it: those of ``runs.jsonl`` in
-``archive/runs-*.jsonl.gz``, written by ``experiments.archive``.
+``archive/runs.*.jsonl.xz``, written by ``experiments.archive``.
 """
 
 from __future__ import annotations
 
 import fcntl
-import gzip
 import json
+import lzma
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graphdrop.io.files import check_regular, sync_folder
 from graphdrop.io.memory import check_bytes, most_bytes
 
-RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.gz"
+RUNS, CLAIMS, ARCHIVE = "runs.jsonl", ".claims", ".jsonl.xz"
 
 Record = dict[str, Any]
 Scores = dict[str, float | None]
@@ -73,7 +72,7 @@ class Store:
     @property
     def archives(self) -> list[Path]:
         """The compressed files of finished runs, in the order of their names."""
-        return sorted((self.folder / "archive").glob(f"{self.path.stem}-*{ARCHIVE}"))
+        return sorted((self.folder / "archive").glob(f"{self.path.stem}.*{ARCHIVE}"))
 
     def records(self) -> dict[str, Record]:
         """Every finished run by its key; lines that others have added since are read now."""
@@ -140,16 +139,27 @@ class Store:
             yield Claims(stream)
 
 
+def search_lines(folder: Path) -> dict[str, list[Record]]:
+    """Return the lines of every search in a folder of results, by the name of the search."""
+    found = {
+        path.name.partition(".")[0]: unpacked(path).splitlines()
+        for path in sorted((folder / "searches" / "archive").glob(f"*{ARCHIVE}"))
+    }
+    for path in sorted((folder / "searches").glob("*.jsonl")):
+        found[path.stem] = found.get(path.stem, []) + path.read_bytes().splitlines()
+    return {name: [json.loads(line) for line in lines] for name, lines in sorted(found.items())}
+
+
 def unpacked(path: Path) -> bytes:
     """The lines of a compressed file of runs."""
     parts, size, most = list[bytes](), 0, most_bytes()
     try:
-        with gzip.open(check_regular(path)) as stream:
+        with lzma.open(check_regular(path)) as stream:
             while part := stream.read(1 << 20):
                 size += len(part)
                 check_bytes(f"{path}: its lines", 2 * size, most)
                 parts.append(part)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError) as error:
         raise ValueError(
             f"{path} is damaged ({error}): take it from its origin again, or remove it, and its "
             "runs are made again"

@@ -1,4 +1,4 @@
-"""Tables of scores over several runs: in the terminal, as Markdown and as LaTeX."""
+"""Tables of scores over several runs: in the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -122,22 +122,6 @@ class Table:
             lines += ["", _markdown(self.note)]
         return "\n".join(lines) + "\n"
 
-    def to_latex(self) -> str:
-        """A `table` of LaTeX that needs no package."""
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_latex(' '.join(filter(None, (self.title + '.', self.note))))}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
-            r"\hline",
-            _latex_row(["", *map(_latex, self.columns)]),
-            r"\hline",
-        ]
-        for name, cells in self.rows:
-            stacks = [_latex_stack(cell) for cell in cells]
-            lines.append(_latex_row([_latex(name), *stacks]))
-        return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table}"]) + "\n"
-
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>])", r"\\\1", text)
@@ -145,30 +129,3 @@ def _markdown(text: str) -> str:
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    MINUS: "$-$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    # A row that begins with a bracket would be read as the option of the line break before it.
-    "[": "{[}",
-    "]": "{]}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-}
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
-def _latex_stack(lines: Sequence[str]) -> str:
-    return r"\shortstack[r]{" + r" \\ ".join(map(_latex, lines)) + "}"
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return rf"{' & '.join(cells)} \\"

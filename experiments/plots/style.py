@@ -60,15 +60,12 @@ def print_style() -> Iterator[None]:
         yield
 
 
-def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write `stem`.svg and `stem`.png atomically; equal figures give equal bytes."""
-    paths = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
+def save_figure(figure: Figure, stem: Path) -> Path:
+    """Write `stem`.png atomically; equal figures give equal bytes."""
+    path = stem.with_name(f"{stem.name}.png")
     stem.parent.mkdir(parents=True, exist_ok=True)
     with print_style():
-        for path, metadata in zip(
-            paths, ({"Date": None, "Creator": "graphdrop"}, {"Software": "graphdrop"}), strict=True
-        ):
-            stream = io.BytesIO()
-            figure.savefig(stream, format=path.suffix[1:], dpi=300, metadata=metadata)
-            replace_file(path, stream.getvalue())
-    return paths
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", dpi=300, metadata={"Software": "graphdrop"})
+    replace_file(path, stream.getvalue())
+    return path

@@ -89,8 +89,7 @@ def test_rendering_runs_nothing_and_says_where_the_files_are(capsys, tmp_path):
     out = capsys.readouterr().out
     assert "no run yet" in out
     assert "paper 82.40 ± 0.60" in out
-    for suffix in (".md", ".tex"):
-        path = tmp_path / "paper" / f"table2{suffix}"
-        assert str(path) in out
-        assert path.read_text(encoding="utf-8")
+    path = tmp_path / "paper" / "table2.md"
+    assert str(path) in out
+    assert path.read_text(encoding="utf-8")
     assert not (tmp_path / "runs.jsonl").exists()

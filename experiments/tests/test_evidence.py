@@ -1,7 +1,6 @@
 """What the pages quote is what the committed results say."""
 
 import itertools
-import json
 from pathlib import Path
 
 import pytest
@@ -60,12 +59,10 @@ def test_what_a_tuned_recipe_runs_is_what_won_its_search(name):
     recipe = recipes.read_recipe(name)
     assert recipe.found is not None
     search = read_search(recipe.found)
-    lines = ROOT / "results" / "searches" / f"{recipe.found}.jsonl"
-    if not lines.exists():  # a search that was not made has found nothing
+    records = Store(ROOT / "results" / "searches", f"{recipe.found}.jsonl").records()
+    if not records:  # a search that was not made has found nothing
         assert recipes.winners(name, recipe.found) == []
         return
-    read = map(json.loads, lines.read_text("utf-8").splitlines())
-    records = {record["key"]: record for record in read}
     cells = {cell.name: cell for cell in recipe.cells()}
     outcomes = [outcome(search, cell, records) for cell in search.cells()]
     winners = {one.cell.name: one.winner for one in outcomes if one.winner is not None}

@@ -158,15 +158,13 @@ def test_a_reliability_panel_without_counts_has_no_histogram() -> None:
     assert len(draw_figure([panel]).axes) == 1
 
 
-def test_the_same_input_gives_the_same_bytes_in_both_formats(tmp_path: Path) -> None:
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     figures = [draw_figure([a_panel(), a_panel()], note="a note", quick=True) for _ in range(2)]
     files = [save_figure(figures[0], tmp_path / name) for name in ("one", "again")]
     files.append(save_figure(figures[1], tmp_path / "deeper" / "fig.v2"))
-    assert [path.name for path in files[-1]] == ["fig.v2.svg", "fig.v2.png"]
-    for paths in zip(*files, strict=True):
-        assert len({path.read_bytes() for path in paths}) == 1
-    assert files[0][0].read_bytes().startswith(b"<?xml")
-    assert files[0][1].read_bytes().startswith(b"\x89PNG")
+    assert files[-1].name == "fig.v2.png"
+    assert len({path.read_bytes() for path in files}) == 1
+    assert files[0].read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_users_own_matplotlib_settings_change_nothing(tmp_path: Path) -> None:

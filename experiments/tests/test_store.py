@@ -1,7 +1,7 @@
 """Finished runs survive whatever happens to the processes that write them."""
 
-import gzip
 import json
+import lzma
 import multiprocessing
 import os
 import signal
@@ -70,7 +70,7 @@ def test_archived_runs_read_as_before_and_the_same_lines_give_the_same_bytes(tmp
             store.append({"key": key, "config": {"data": {"dataset": graph}}})
         before = dict(store.records())
         names = [path.name for path in archive(store, "first")]
-        assert names == ["runs-first-cora.jsonl.gz", "runs-first-photo.jsonl.gz"]
+        assert names == ["runs.first-cora.jsonl.xz", "runs.first-photo.jsonl.xz"]
         assert store.path.read_bytes() == b""
         store.append({"key": KEY, "seed": 7})  # made again by a process that had not looked
         store.append({"key": "new", "config": {"data": {"dataset": "cora"}}})
@@ -87,16 +87,16 @@ def test_a_damaged_archive_is_an_error_that_names_it(tmp_path):
     store.append({"key": KEY})
     (path,) = archive(store, "first")
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"runs-first-other\.jsonl\.gz is damaged"):
+    with pytest.raises(ValueError, match=r"runs.first-other\.jsonl\.gz is damaged"):
         Store(tmp_path).records()
 
 
 def test_an_archive_that_unpacks_beyond_the_limit_is_refused(tmp_path, monkeypatch):
     (tmp_path / "archive").mkdir()
-    (tmp_path / "archive" / "runs-first-cora.jsonl.gz").write_bytes(gzip.compress(b" " * (8 << 20)))
+    (tmp_path / "archive" / "runs.first-cora.jsonl.xz").write_bytes(lzma.compress(b" " * (8 << 20)))
     monkeypatch.setenv("GRAPHDROP_MAX_BYTES", str(4 << 20))
     with pytest.raises(
-        ValueError, match=r"runs-first-cora\.jsonl\.gz: its lines would take 6\.0 MiB"
+        ValueError, match=r"runs.first-cora\.jsonl\.gz: its lines would take 6\.0 MiB"
     ):
         Store(tmp_path).records()
 

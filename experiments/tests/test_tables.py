@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 
 import pytest
 from rich.console import Console
@@ -62,15 +61,6 @@ def test_markdown_has_every_cell_and_escapes_what_it_would_read(table):
         "| plain | x | y |",
     ]
     assert lines[-1] == r"A note\_."
-
-
-def test_latex_has_every_cell_and_escapes_what_it_would_read(table):
-    text = table.to_latex()
-    assert r"\caption{A\_title. A note\_.}" in text
-    row = r"a\_b|c & \shortstack[r]{1 $\pm$ 2 \\ {[}0, 5{]}} & \shortstack[r]{50 \% \& more} \\"
-    assert row in text
-    assert r"\begin{tabular}{lrr}" in text
-    assert len(re.findall(r"\\begin", text)) == len(re.findall(r"\\end", text)) == 2
 
 
 def test_the_terminal_shows_every_cell(table):

@@ -171,7 +171,7 @@ def test_the_users_own_matplotlib_settings_change_nothing(tmp_path: Path) -> Non
     plain = save_figure(draw_figure([a_panel()]), tmp_path / "plain")
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.hashsalt": "theirs"}):
         other = save_figure(draw_figure([a_panel()]), tmp_path / "other")
-    assert plain[0].read_bytes() == other[0].read_bytes()
+    assert plain.read_bytes() == other.read_bytes()
 
 
 def bad_panel(**changes: object) -> Panel:

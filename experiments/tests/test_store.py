@@ -87,7 +87,7 @@ def test_a_damaged_archive_is_an_error_that_names_it(tmp_path):
     store.append({"key": KEY})
     (path,) = archive(store, "first")
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"runs.first-other\.jsonl\.gz is damaged"):
+    with pytest.raises(ValueError, match=r"runs.first-other\.jsonl\.xz is damaged"):
         Store(tmp_path).records()
 
 
@@ -96,7 +96,7 @@ def test_an_archive_that_unpacks_beyond_the_limit_is_refused(tmp_path, monkeypat
     (tmp_path / "archive" / "runs.first-cora.jsonl.xz").write_bytes(lzma.compress(b" " * (8 << 20)))
     monkeypatch.setenv("GRAPHDROP_MAX_BYTES", str(4 << 20))
     with pytest.raises(
-        ValueError, match=r"runs.first-cora\.jsonl\.gz: its lines would take 6\.0 MiB"
+        ValueError, match=r"runs.first-cora\.jsonl\.xz: its lines would take 6\.0 MiB"
     ):
         Store(tmp_path).records()
 

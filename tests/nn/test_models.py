@@ -115,11 +115,6 @@ def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
 
 
-def test_arguments_in_the_former_order_are_told_the_new_one() -> None:
-    with pytest.raises(TypeError, match=r"out_channels is missing.*before 0\.2 it took \(in, hid"):
-        GCN(1433, 64, 7)
-
-
 def test_an_unknown_residual_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"residual is .*; it takes False, True, .initial. or .linear."

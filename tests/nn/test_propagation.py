@@ -384,9 +384,6 @@ def test_a_kept_network_propagates_what_it_was_built_to():
     _, network = networks("PROPAGATION-BBNS")
     again = Blueprint.from_json(network.blueprint.as_json()).build()
     assert again.propagates_hidden
-    earlier = network.blueprint.as_json()
-    del earlier["settings"]["propagate"]  # as kept before there was a choice
-    assert not Blueprint.from_json(earlier).build().propagates_hidden
 
 
 def test_sparse_features_are_propagated_behind_weights_only():

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import Config, Trainer, load, predict
-from graphdrop.config import Method, read_run, settle
+from graphdrop.config import Method, read, settle
 from graphdrop.config.auto import choose, ways
 from graphdrop.data import load_dataset
 from graphdrop.data.edges import adjusted_homophily
@@ -213,7 +213,7 @@ def test_a_run_writes_what_was_chosen_and_goes_on_without_choosing_again(tmp_pat
     config = own(data)
     first = Trainer(config, data, tmp_path / "run", progress=Silent())
     first.fit()
-    assert settle(read_run(tmp_path / "run" / "config.toml")) == first.config
+    assert settle(read(tmp_path / "run" / "config.toml")) == first.config
     monkeypatch.setattr(auto, "traits_of", None)
     again = Trainer(config, data, tmp_path / "run", resume=True, progress=Silent())
     assert again.config == first.config

@@ -172,7 +172,7 @@ def _columns(
     errors = None if math.isnan(answer.largest_error) else answer.standard_error
     if errors is not None:
         columns["standard_error"] = errors.gather(1, predicted[:, None])[:, 0].tolist()
-    if sets is not None:  # older runs carry no calibration nodes
+    if sets is not None:
         members = [sets.classes(node) for node in range(count)]
         columns["set_90"] = [join_classes(map(names.label, one)) for one in members]
     columns["entropy"] = answer.entropy.tolist()

@@ -225,7 +225,7 @@ def train(
     asked = _with_whole_paths(asked)
     resume = resume or torchrun.restarts() > 0
     if resume and out is not None and (out / "config.toml").is_file():
-        asked = merged(settings.read_run(out / "config.toml"), asked)
+        asked = merged(settings.read(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
         complete = _completed(chosen, device)

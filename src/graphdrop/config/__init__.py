@@ -9,7 +9,7 @@ from graphdrop.config.settings import (
     PredictSettings,
     TrainSettings,
 )
-from graphdrop.config.toml import differences, explained, override, read, read_run, settle, to_toml
+from graphdrop.config.toml import differences, explained, override, read, settle, to_toml
 
 __all__ = [
     "Config",
@@ -23,7 +23,6 @@ __all__ = [
     "explained",
     "override",
     "read",
-    "read_run",
     "recipe",
     "settle",
     "to_toml",

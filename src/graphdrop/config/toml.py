@@ -31,11 +31,6 @@ def read(path: str | Path) -> dict[str, Any]:
     return parse.parse(parse.read_text(path), str(path))
 
 
-def read_run(path: str | Path) -> dict[str, Any]:
-    """The settings in the file of a run. Before 0.3 there was one recipe, and none was named."""
-    return {"recipe": "paper"} | read(path)
-
-
 def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """The settings with assignments `section.name=value` applied; a value is TOML or text."""
     result = {key: dict(v) if isinstance(v, Mapping) else v for key, v in asked.items()}

@@ -254,8 +254,7 @@ class Blueprint:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The blueprint that `as_json` wrote."""
         settings = ModelSettings.model_validate(values["settings"])
-        renamed = {"in_features": "in_channels", "out_features": "out_channels"}  # before 0.2
-        return cls(**{renamed.get(n, n): v for n, v in values.items()} | {"settings": settings})
+        return cls(**{**values, "settings": settings})
 
 
 def _check(settings: ModelSettings, parts: Parts) -> None:

@@ -74,7 +74,7 @@ class GCN(KeepsStream, SampledModel):
         in_channels: int,
         hidden_channels: int,
         num_layers: int,
-        out_channels: int | None = None,
+        out_channels: int,
         sampler: Sampler | None = None,
         *,
         dropout: float = 0.0,
@@ -88,11 +88,6 @@ class GCN(KeepsStream, SampledModel):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        if out_channels is None:
-            raise TypeError(
-                "out_channels is missing: GCN takes (in_channels, hidden_channels, num_layers, "
-                "out_channels) as PyG does; before 0.2 it took (in, hidden, out, layers)"
-            )
         if num_layers < 1:
             raise ValueError(f"num_layers is {num_layers}; it takes a number of at least 1.")
         if not 0.0 <= dropout < 1.0:

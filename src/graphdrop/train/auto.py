@@ -21,7 +21,6 @@ from graphdrop.config.auto import (
     ways,
 )
 from graphdrop.config.recipes import Settings, merged
-from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
 from graphdrop.train.inputs import check_edges_are_read
@@ -217,9 +216,9 @@ def trial(
 
 
 def is_complete(config: Config) -> bool:
-    """Whether every setting was given, as in the file of a run; earlier files have no tables."""
+    """Whether every setting was given, as in the file of a run."""
     return all(
-        section.model_fields_set | set(TABLE_SETTINGS) >= set(type(section).model_fields)
+        section.model_fields_set >= set(type(section).model_fields)
         for section in (config.data, config.model, config.objective, config.train, config.predict)
     )
 

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from graphdrop.calibration.methods import from_json
-from graphdrop.config import Config
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled import sampled
 from graphdrop.train import tensor_file
@@ -22,8 +21,6 @@ from graphdrop.train.records import ModelNote, header_note
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
 DAMAGED = "damaged.safetensors"
-ESTIMATOR = "estimator"
-"""The name of the estimator in the state of a `GCN`."""
 
 Contents = tuple[dict[str, Tensor], dict[str, Any]]
 
@@ -140,20 +137,16 @@ def load_with_header(
     return model.eval(), header
 
 
-def load_state(
-    model: nn.Module, state: Mapping[str, Tensor], estimator: Mapping[str, Tensor] | None = None
-) -> None:
-    """Load a state into a model; also reads states from before 0.2, without an estimator."""
-    own = {f"{ESTIMATOR}.{n}": value for n, value in (estimator or {}).items()}
+def load_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load a state into a model; one of another network is an error that says what differs."""
     try:
-        missing, unexpected = model.load_state_dict({**state, **own}, strict=False)
+        missing, unexpected = model.load_state_dict(state, strict=False)
     except RuntimeError as error:  # shapes that do not fit
         first = str(error).splitlines()[-1].strip()
         raise ValueError(
             f"the state is not that of this {type(model).__name__} ({first}): build the model as "
             "it was when it was saved"
         ) from error
-    missing = [name for name in missing if not name.startswith(f"{ESTIMATOR}.")]
     if missing or unexpected:
         wrong = [f"no {name}" for name in missing]
         wrong += [f"{name}, which it lacks" for name in unexpected]
@@ -177,22 +170,13 @@ _NO_NETWORK = (
 def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaults:
     """The prediction defaults, whose calibrator and calibration nodes can be read."""
     try:
-        defaults = _defaults(header)
+        defaults = PredictionDefaults.from_json(header["defaults"], from_json)
     except (*_NO_NETWORK, ValueError) as error:
         raise tensor_file.DamagedError(
             f"the header of {path} has settings of predictions that are none ({error}): save the "
             "network again"
         ) from error
     return defaults
-
-
-def _defaults(header: Mapping[str, Any]) -> PredictionDefaults:
-    """The prediction defaults; files from before 0.2 have them in the settings of the run."""
-    if "defaults" in header:
-        return PredictionDefaults.from_json(header["defaults"], from_json)
-    if "config" in header:
-        return PredictionDefaults.of(Config.model_validate(header["config"]))
-    return PredictionDefaults()
 
 
 def joined(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ def stored_config(folder: str | Path) -> Config:
     path = Path(folder) / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} has no {CONFIG}: give the folder of a run (--out of train)")
-    return settings.settle(settings.read_run(path))
+    return settings.settle(settings.read(path))
 
 
 def opened(folder: str | Path | None, *, resume: bool) -> Config | None:

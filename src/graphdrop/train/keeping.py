@@ -59,10 +59,9 @@ def restore(trainer: Trainer, path: Path) -> None:
         if version != (then := note.versions.get(package)):
             trainer.progress.say(f"{package} was {then} and is {version}: bits may differ")
     states = checkpoint.parted(tensors)
-    checkpoint.load_state(trainer.model, states.get("model", {}), states.get("estimator"))
+    checkpoint.load_state(trainer.model, states.get("model", {}))
     trainer.best = states.get("best", {})
-    moments = states.get("optimizer") or states.get("optimiser", {})  # so called before 0.2
-    checkpoint.restore_optimizer(trainer.optimizer, moments)
+    checkpoint.restore_optimizer(trainer.optimizer, states.get("optimizer", {}))
     if trainer.average is not None:
         trainer.average.load_state_dict(states.get("average", {}))
     trainer.epoch, trainer.finished, trainer.seconds = note.epoch, note.finished, note.seconds

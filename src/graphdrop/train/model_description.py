@@ -75,10 +75,10 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
         return GCN.from_description(header["gcn"])
     if kind == "model":
         model = Blueprint.from_json(header["blueprint"]).build()
-    elif kind in ("own", "state"):
+    elif kind == "own":
         model = _prepared(path, header, model)
     else:
-        raise ValueError(f"{path} says that it is a {kind!r}, which this version cannot read")
+        raise ValueError(f"{path} says that it is a {kind!r}; it takes gcn, model or own")
     if header.get("estimator") is not None:
         sampled(model).estimator = built(header["estimator"])
     return model

@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Typed(BaseModel):
-    """Checks the types of known fields; allows further fields, which later versions write."""
+    """Checks the types of known fields; allows further fields."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

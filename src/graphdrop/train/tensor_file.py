@@ -22,7 +22,7 @@ from graphdrop.io.files import check_regular, replace_file, sync_folder
 __all__ = ["FORMAT", "DamagedError", "read", "replace_file", "sync_folder", "write"]
 
 FORMAT = 2
-"""The version of the format, written into every file; version 1, before 0.2, is read too."""
+"""The number of the format, written into every file; files of another one are refused."""
 _KEY = "graphdrop"
 _CHECKSUM = "sha256"
 
@@ -60,11 +60,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise DamagedError(f"{path} was changed since it was written: its checksum is wrong")
     try:
         header: dict[str, Any] = dict(json.loads(text))
-        newer = int(header.get("format", 1)) > FORMAT
     except (ValueError, TypeError, RecursionError) as error:
         raise DamagedError(f"{path} has a header that is none of graphdrop's ({error})") from error
-    if newer:
-        raise DamagedError(f"{path} was written by a newer graphdrop: install that one to read it")
+    if header.get("format") != FORMAT:
+        raise DamagedError(f"{path} was written by another version of graphdrop: make it anew")
     return tensors, header
 
 

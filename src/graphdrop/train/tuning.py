@@ -177,8 +177,8 @@ class TrialLine(BaseModel):
     nll: Annotated[float, Field(allow_inf_nan=False)] | None
     """``None`` for a trial that diverged."""
     config: dict[str, Any]
-    data: str = ""
-    """The fingerprint of the data; former lines have none, and are not used again."""
+    data: str
+    """The fingerprint of the data."""
 
 
 def _name(config: Mapping[str, Any], data: str) -> str:

@@ -30,7 +30,7 @@ GRAPHS = ("cora", "citeseer", "cora_ml")
 def scored(trainer: Trainer, rows: torch.Tensor, calibrator: object) -> dict[str, float]:
     """NLL and ECE of some nodes with a calibrator."""
     answer = predict(trainer.model, trainer.data, rows=rows, calibrator=calibrator)
-    labels = trainer.targets[rows]
+    labels = trainer.run.targets[rows]
     probabilities = answer.probabilities
     return {
         "nll": float(nll(probabilities, labels)),
@@ -68,7 +68,7 @@ def line(graph: str, root: str, seed: int) -> dict[str, object]:
         trainer = Trainer(config, one, progress=Silent())
         trainer.fit()
         rows = other.split.val.nonzero().flatten()
-        calibrator, _ = fit_calibrator(trainer, ScoredSamples(trainer), rows)
+        calibrator, _ = fit_calibrator(trainer.run, ScoredSamples(trainer.run), rows)
         selected = trainer.rows["validation"]
         apart.append(
             {

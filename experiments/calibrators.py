@@ -76,8 +76,8 @@ def calibrator_scores(trainer: Trainer) -> dict[str, Any]:
 
 def all_logits(trainer: Trainer, masks: Masks | None = None) -> Tensor:
     """Logits of every sample and node, ``[samples, n, classes]``."""
-    draws = draws_of(settled(trainer.engine, masks=masks), PREDICTION_STEP)
-    return torch.stack(list(trainer.engine.samples(trainer.inputs, draws, None)))
+    draws = draws_of(settled(trainer.run.engine, masks=masks), PREDICTION_STEP)
+    return torch.stack(list(trainer.run.engine.samples(trainer.run.inputs, draws, None)))
 
 
 def _by_calibrator(trainer: Trainer, masks: Masks | None) -> Iterator[tuple[str, dict[str, float]]]:

@@ -138,9 +138,9 @@ def _logits(trainers: Sequence[Trainer], data: Data, rows: Tensor, view: View) -
     """Of every sample of every network, ``[samples, rows, classes]``."""
     logits = []
     for trainer in trainers:
-        settings = settled(trainer.engine, view.samples, masks=view.masks)
+        settings = settled(trainer.run.engine, view.samples, masks=view.masks)
         draws = draws_of(settings, PREDICTION_STEP)
-        logits += list(trainer.engine.samples(settings.inputs(data), draws, rows))
+        logits += list(trainer.run.engine.samples(settings.inputs(data), draws, rows))
     return torch.stack(logits)
 
 
@@ -149,7 +149,7 @@ def _noise_auroc(
 ) -> dict[str, float]:
     """How well uncertainty finds the test nodes whose features are noise, by score."""
     first = trainers[0]
-    noisy = feature_noise(first.data, NOISY, seed=config.seed, split=first.dataset.split)
+    noisy = feature_noise(first.data, NOISY, seed=config.seed, split=first.run.dataset.split)
     rows = first.rows["test"]
     answer = Predictive.from_logits(_logits(trainers, noisy.data, rows, view), None, calibrator)
     flags = noisy.ood_mask[rows]

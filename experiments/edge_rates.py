@@ -24,12 +24,12 @@ def edge_rates(trainer: Trainer) -> dict[str, Any] | None:
     """
     rates = [
         layer.sampler.rate.mean().detach()
-        for layer in trainer.engine.sampled_layers().values()
+        for layer in trainer.run.engine.sampled_layers().values()
         if layer.sampler is not None and layer.sampler.rate.entries
     ]
     if not rates:
         return None
-    graph, labels = trainer.dataset.graph, trainer.data.y
+    graph, labels = trainer.run.dataset.graph, trainer.data.y
     kinds = kinds_of_edges(graph.edge_dst, graph.indices, labels)
     return {
         "edges": {kind: int(edges.sum()) for kind, edges in kinds.items()},

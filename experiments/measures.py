@@ -84,7 +84,7 @@ def sampling(config: Config) -> Config:
 
 
 def _can_sample(trainer: Trainer) -> bool:
-    return any(rate is not None for rate in trainer.engine.drop_rates().values())
+    return any(rate is not None for rate in trainer.run.engine.drop_rates().values())
 
 
 def _labels(trainer: Trainer, part: str) -> Tensor:

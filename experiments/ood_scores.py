@@ -93,9 +93,9 @@ def _views(trainers: Sequence[Trainer], data: Data) -> dict[str, list[Predictive
 
 def _logits(trainer: Trainer, data: Data, masks: Masks | None = None) -> Tensor:
     """Of every sample and node, ``[samples, n, classes]``."""
-    settings = settled(trainer.engine, masks=masks)
+    settings = settled(trainer.run.engine, masks=masks)
     draws = draws_of(settings, PREDICTION_STEP)
-    return torch.stack(list(trainer.engine.samples(settings.inputs(data), draws, None)))
+    return torch.stack(list(trainer.run.engine.samples(settings.inputs(data), draws, None)))
 
 
 def _answer(data: Data, logits: Tensor) -> Predictive:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from experiments.calibrators import Divided, calibrator_scores
 from experiments.controlled import Controlled, controlled_scores
@@ -36,6 +37,7 @@ from experiments.store import Record
 from experiments.trust import calibration_record
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
+from graphdrop.inference import Predictive
 from graphdrop.inference.draws import PREDICTION_STEP
 from graphdrop.metrics import adjacency, spectral_radius, total_variation
 from graphdrop.nn.sampled import layer_inputs
@@ -47,7 +49,6 @@ from graphdrop.train.many import elsewhere
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
 from graphdrop.train.result import Result
-from graphdrop.train.scoring_device import to_cpu
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""
@@ -137,7 +138,7 @@ def _whole(config: Config, dataset: Dataset, follower: _Follower, *, blind: bool
     if blind:
         scored = part_scores(trainer, config, "validation")
         if len(trainer.rows["validation"]) > 1:
-            scored["validation"][BY_HALVES] = accuracy_by_halves(trainer.right)
+            scored["validation"][BY_HALVES] = accuracy_by_halves(follower.right)
         return found | scored
     found |= measures(trainer) | {"kl": kl_course(trainer)}
     if (rates := edge_rates(trainer)) is not None:
@@ -183,7 +184,7 @@ def _controlled(config: Controlled, dataset: Dataset, follower: _Follower) -> di
 def _fit(trainer: Trainer) -> Result:
     """Train, and leave the selected network on the CPU to be measured."""
     result = trainer.fit()
-    to_cpu(trainer)
+    trainer.run = trainer.run.on_cpu()
     return result
 
 
@@ -214,7 +215,7 @@ class _Follower(Callback):
 
     def __init__(self, device: str, *, watch: bool) -> None:
         self._device, self._watch = device, watch
-        self.reads_lines_only = not watch
+        self.right: list[Tensor] = []  # of the validation nodes, at every evaluation
 
     def trainer(self, config: Config, dataset: Dataset) -> Trainer:
         """A trainer that this follows; its runs are compared with one another, not with others."""
@@ -228,8 +229,11 @@ class _Follower(Callback):
         if self._watch:
             self.smoothing = Smoothing(trainer)
 
-    def on_evaluation(self, trainer: Trainer) -> None:
-        """Look at the layers as they are evaluated."""
+    def on_evaluation(self, trainer: Trainer, answer: Any) -> None:
+        """Note which validation nodes are right, and look at the layers as they are evaluated."""
+        rows = trainer.rows["validation"]
+        if isinstance(answer, Predictive):
+            self.right.append((answer.predicted == trainer.run.targets[rows]).cpu())
         if self.smoothing is not None:
             self.smoothing.look(trainer.epoch)
 
@@ -248,11 +252,11 @@ class Smoothing:
     def look(self, epoch: int) -> None:
         """Measure the current state; the random numbers of training are not affected."""
         trainer = self._trainer
-        estimator = trainer.engine.estimator
+        estimator = trainer.run.engine.estimator
         temperature = None if estimator is None else estimator.temperature
         draw = Draw(trainer.config.seed, PREDICTION_STEP + epoch, temperature=temperature)
-        with layer_inputs(trainer.engine) as outputs:
-            list(trainer.engine.samples(trainer.inputs, [draw]))
+        with layer_inputs(trainer.run.engine) as outputs:
+            list(trainer.run.engine.samples(trainer.run.inputs, [draw]))
         self._epochs.append(epoch)
         edges, radius = trainer.data.edge_index, self._radius
         self._values.append([float(total_variation(x, edges, radius=radius)) for x in outputs])
@@ -266,7 +270,7 @@ class Smoothing:
 
 def kl_course(trainer: Trainer) -> dict[str, Any] | None:
     """The KL of a rate, summed over layers, over the epochs; None where no rate has one."""
-    lines, objective = trainer.journal.lines, trainer.objective
+    lines, objective = trainer.journal.lines, trainer.run.objective
     samplers = [layer.sampler for layer in objective.layers if layer.sampler is not None]
     if objective.kl_weight == 0.0 or not any(line["kl"] for line in lines):
         return None

@@ -93,7 +93,8 @@ def test_an_ensemble_averages_members_that_differ_in_the_seed_alone(tiny_config,
     assert "mutual_information" not in detection(trainers[:1], members[0], outside)["detection"]
     together = detection(trainers, config, outside)
     passes = [
-        trainer.model.eval()(trainer.inputs.x, trainer.inputs.edge_index) for trainer in trainers
+        trainer.model.eval()(trainer.run.inputs.x, trainer.run.inputs.edge_index)
+        for trainer in trainers
     ]
     probabilities = torch.stack([one.detach().double().softmax(1) for one in passes])
     mean = probabilities.mean(0)

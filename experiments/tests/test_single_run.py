@@ -141,7 +141,7 @@ def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, monkeyp
 
     def look(self, epoch):
         trainer = self._trainer
-        mean = trainer.average.state_dict()["layers.0.weight"]
+        mean = trainer.state.average.state_dict()["layers.0.weight"]
         seen.append((epoch, torch.equal(trainer.model.layers[0].weight, mean)))
         looked(self, epoch)
 
@@ -160,7 +160,7 @@ def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, syn
     graph = Graph.from_edge_index(
         data.edge_index, len(data.y), normalization=trainer.model.normalization
     )
-    hidden = torch.relu(one_pass(first, trainer.inputs.x, graph, draw)).detach()
+    hidden = torch.relu(one_pass(first, trainer.run.inputs.x, graph, draw)).detach()
     expected = metrics.total_variation(hidden, data.edge_index)
     assert smoothing.course() == {
         "epochs": [7],
@@ -177,7 +177,7 @@ def test_the_kl_is_that_of_one_rate_whatever_its_weight(tiny_config, synthetic, 
         train={"epochs": 1},
     )
     fresh = Trainer(config, synthetic, progress=Silent())
-    rates = [layer.sampler.rate for layer in fresh.objective.layers]
+    rates = [layer.sampler.rate for layer in fresh.run.objective.layers]
     expected = sum(float(rate.kl().detach()) / rate.entries.numel() for rate in rates)
     fresh.fit()
     course = kl_course(fresh)

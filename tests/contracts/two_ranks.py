@@ -12,9 +12,9 @@ from graphdrop.config import settle
 from graphdrop.data import load_dataset
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.train import Trainer
+from graphdrop.train.loop import estimate_loss
 from graphdrop.train.progress import Silent
 from graphdrop.train.ranks import Ranks, joined
-from graphdrop.train.step_loss import step_loss
 
 METHODS = {
     "GCN-BBGDC": {},
@@ -23,7 +23,7 @@ METHODS = {
 }
 
 
-def trainer(method: str, batch_size: int) -> Trainer:
+def small_trainer(method: str, batch_size: int) -> Trainer:
     """A small run with full neighbourhoods; 48 training nodes."""
     graph = synthetic_graph(80, 3, num_features=30, words_per_node=6.0, feature_signal=0.6)
     changes = METHODS[method]
@@ -45,10 +45,11 @@ def trainer(method: str, batch_size: int) -> Trainer:
     return Trainer(settle(settings), data, progress=Silent())
 
 
-def gradients(run: Trainer) -> list[torch.Tensor]:
+def gradients(trainer: Trainer) -> list[torch.Tensor]:
     """The gradients of the last step of an epoch, the one with unequal batches."""
+    run = trainer.run
     *_, step = run.batches.epoch(0)
-    found, agree = step_loss(run, step)
+    found, agree = estimate_loss(run, step)
     terms = run.objective(found.loss, found.tape, 0)
     terms |= {name: terms[name] / run.ranks.size for name in ("kl", "l2")}
     sum((terms | agree).values()).backward()
@@ -61,9 +62,9 @@ def main(folder: Path) -> None:
         print(f"rank {ranks.number}")  # of which the first alone is heard
         for method in METHODS:
             size = 20 // ranks.size
-            out = {"gradients": gradients(trainer(method, size))}
-            run = trainer(method, size)
-            out["steps"] = torch.tensor(run.batches.steps)
+            out = {"gradients": gradients(small_trainer(method, size))}
+            run = small_trainer(method, size)
+            out["steps"] = torch.tensor(run.run.batches.steps)
             result = run.fit()
             out["weights"] = [p.detach() for p in run.model.parameters()]
             out["nll"] = torch.tensor([line["nll"] for line in run.journal.lines])

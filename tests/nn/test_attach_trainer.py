@@ -134,11 +134,11 @@ def test_prediction_is_as_the_settings_say(masks):
 
 
 def test_an_estimator_in_the_settings_takes_the_place_of_the_models_own():
-    assert type(trainer(stock(ARM())).engine.estimator) is ARM
+    assert type(trainer(stock(ARM())).run.engine.estimator) is ARM
     model = stock()
     found = trainer(model, changes={"train": {"estimator": "disarm"}})
-    assert type(found.engine.estimator) is DisARM
-    assert found.engine.next_draw().temperature is None
+    assert type(found.run.engine.estimator) is DisARM
+    assert found.run.engine.next_draw().temperature is None
     found.fit()
 
 
@@ -175,4 +175,4 @@ def test_the_mean_of_the_weights_is_refused_beside_batch_normalization():
         trainer(stock(), changes={"train": {"average": 0.9}})
     model = ByHand()
     attach(model, GraphDropConnect(LearnedRate(0.6), blocks=2), seed=1)
-    assert trainer(model, changes={"train": {"average": 0.9}}).average is not None
+    assert trainer(model, changes={"train": {"average": 0.9}}).state.average is not None

@@ -189,11 +189,11 @@ def test_by_name_it_has_the_hops_and_depth_of_the_settings_and_all_weights_have_
     assert (propagation.orders, len(trainer.model.convs)) == (2, 3)
     assert isinstance(propagation.sampler, DropNode)
     assert propagation.sample_dropout
-    assert list(trainer.engine.drop_rates()) == ["input_propagation"]
+    assert list(trainer.run.engine.drop_rates()) == ["input_propagation"]
     assert all(line["agree"] > 0.0 for line in trainer.journal.lines)
     weights = [p.detach() for p in trainer.model.parameters() if p.dim() > 1]
     squares = sum(float(weight.square().sum()) for weight in weights)
-    assert trainer.objective.l2([]).item() == pytest.approx(squares, rel=1e-5)
+    assert trainer.run.objective.l2([]).item() == pytest.approx(squares, rel=1e-5)
 
 
 def test_propagated_features_have_their_own_normalization_and_dropout():

@@ -134,7 +134,7 @@ def read_network(folder: Path, random: Random) -> None:
     from graphdrop.train import checkpoint  # noqa: PLC0415
 
     if (folder / "last.safetensors").exists() and random.random() < 0.3:
-        checkpoint.newest(folder, lambda _: None)
+        checkpoint.read_newest(folder, lambda _: None)
     load(folder if random.random() < 0.5 else folder / "best.safetensors")
 
 

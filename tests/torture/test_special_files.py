@@ -16,7 +16,7 @@ from graphdrop.io.files import check_regular, replace_file
 from graphdrop.io.locks import folder_lock
 from graphdrop.report.card import model_card
 from graphdrop.train import checkpoint
-from graphdrop.train.journal import Journal
+from graphdrop.train.folder import Journal
 from graphdrop.train.tuning import _read as read_trials
 from torture import valid_files
 
@@ -89,7 +89,7 @@ def open_lock(folder: Path) -> None:
         ("config.toml", model_card),
         ("result.json", model_card),
         ("best.safetensors", load),
-        ("last.safetensors", lambda folder: checkpoint.newest(folder, print)),
+        ("last.safetensors", lambda folder: checkpoint.read_newest(folder, print)),
         ("metrics.jsonl", Journal),
         (".lock", open_lock),
     ],

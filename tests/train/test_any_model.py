@@ -14,7 +14,7 @@ from graphdrop import ARM, GCN, GraphDropConnect, LearnedRate, Trainer, attach, 
 from graphdrop.nn import SampledGCNConv, sampled
 from graphdrop.sampling.estimators import REINFORCE
 from graphdrop.sampling.samplers import Draw
-from graphdrop.train.consistency_loss import consistency_loss
+from graphdrop.train.objective import consistency_loss
 from graphdrop.train.progress import Silent
 
 FEATURES, CLASSES = 30, 3

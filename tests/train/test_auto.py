@@ -15,8 +15,8 @@ from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.inputs import dataset_for
+from graphdrop.train.loop import train
 from graphdrop.train.progress import Silent
 from graphdrop.train.tuning import tune
 
@@ -39,7 +39,7 @@ def own(data: Data, **sections: dict) -> Config:
 
 def chosen(config: Config, data: Data) -> Config:
     dataset = load_dataset(data, split="random-fractions")
-    return auto.chosen(config, dataset, None, Silent())
+    return auto.choose_settings(config, dataset, Silent())
 
 
 def test_the_choice_is_the_same_after_the_nodes_are_permuted():
@@ -93,7 +93,7 @@ def test_what_is_given_wins_and_the_method_stays():
     assert result.model.dropout == 0.25
     assert result.train.epochs == 4
     assert auto.is_complete(result)
-    assert auto.chosen(result, load_dataset(graph()), None, Silent()) is result
+    assert auto.choose_settings(result, load_dataset(graph()), Silent()) is result
 
 
 def test_mini_batches_take_fewer_epochs_and_more_steps():
@@ -130,69 +130,38 @@ def test_validation_nodes_decide_where_homophily_is_unknown(monkeypatch):
     assert len(ways(unknown)) == 3
     monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
     monkeypatch.setattr(
-        auto, "trial", lambda config, *_: (float(config.model.norm_layer != "layer"), None)
+        auto, "trial_nll", lambda config, *_: float(config.model.norm_layer != "layer")
     )
     said = []
-    result = auto.chosen(own(graph()), dataset, None, Noting(said))
+    result = auto.choose_settings(own(graph()), dataset, Noting(said))
     assert result.model.norm_layer == "layer"
     assert "decided on validation" in said[-1]
 
 
 def test_with_many_labels_validation_nodes_decide_where_neighbours_are_alike(monkeypatch):
     tried = []
-    monkeypatch.setattr(auto, "trial", lambda config, *_: (tried.append(config), (1.0, None))[1])
+    monkeypatch.setattr(auto, "trial_nll", lambda config, *_: (tried.append(config), 1.0)[1])
     dataset = load_dataset("synthetic", split="random-fractions")
     assert traits_of(dataset).homophilous
-    auto.chosen(Config(data={"dataset": "synthetic"}), dataset, None, Silent())
+    auto.choose_settings(Config(data={"dataset": "synthetic"}), dataset, Silent())
     assert [config.train.optimizer for config in tried] == ["adam", "adam", "lbfgs"]
-    auto.chosen(Config(), load_dataset("synthetic"), None, Silent())
+    auto.choose_settings(Config(), load_dataset("synthetic"), Silent())
     assert len(tried) == 3  # with 20 labels of each class nothing was tried
 
 
-class Counting(Callback):
-    reads_lines_only = True
-
-    def __init__(self):
-        self.epochs = []
-
-    def on_epoch(self, trainer, line):
-        self.epochs.append(line["epoch"])
-
-
-@pytest.mark.parametrize(
-    ("epochs", "limit"),
-    [(30, 400), (50, 30), (50, 25)],
-    ids=["the trial is the run", "the run goes on", "another last evaluation"],
-)
-def test_a_trial_of_the_chosen_settings_is_not_trained_again(epochs, limit, tmp_path, monkeypatch):
+def test_trials_decide_and_the_run_begins_from_its_first_epoch(tmp_path, monkeypatch):
     dataset = load_dataset(graph(), split="random-fractions")
     unknown = dataclasses.replace(traits_of(dataset), homophily=None)
     monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
-    monkeypatch.setattr(auto, "TRIAL_EPOCHS", limit)
-    config, counting = own(graph(), train={"epochs": epochs}), Counting()
-    run = Trainer(config, dataset, tmp_path / "run", progress=Silent(), callbacks=[counting])
-    assert run.epoch == {400: epochs, 30: 30, 25: 0}[limit]
-    found = run.fit()
-    plain = Trainer(run.config, dataset, progress=Silent())  # complete settings: nothing is tried
-    assert plain.epoch == 0
-    expected = plain.fit()
-    assert counting.epochs == list(range(1, run.epoch + 1))
-    assert (found.epochs, found.selected_epoch) == (expected.epochs, expected.selected_epoch)
-    assert found.test == expected.test
+    config = own(graph(), train={"epochs": 30})
+    trainer = Trainer(config, dataset, tmp_path / "run", progress=Silent())
+    assert trainer.epoch == 0
+    found = trainer.fit()
+    assert [line["epoch"] for line in trainer.journal.lines] == list(range(1, found.epochs + 1))
+    plain = Trainer(trainer.config, dataset, progress=Silent())  # complete: nothing is tried
+    assert plain.fit().test == found.test
     for name, tensor in plain.model.state_dict().items():
-        assert torch.equal(run.model.state_dict()[name], tensor), name
-    again = Trainer(config, dataset, tmp_path / "run", resume=True, progress=Silent())
-    assert again.finished
-    assert [line["epoch"] for line in again.fit() and again.journal.lines] == counting.epochs
-
-
-def test_a_callback_that_looks_at_the_network_sees_every_epoch_trained(monkeypatch):
-    dataset = load_dataset(graph(), split="random-fractions")
-    unknown = dataclasses.replace(traits_of(dataset), homophily=None)
-    monkeypatch.setattr(auto, "traits_of", lambda _: unknown)
-    config = own(graph(), train={"epochs": 10})
-    assert Trainer(config, dataset, progress=Silent()).epoch == 10
-    assert Trainer(config, dataset, progress=Silent(), callbacks=[Callback()]).epoch == 0
+        assert torch.equal(trainer.model.state_dict()[name], tensor), name
 
 
 def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path):
@@ -201,7 +170,7 @@ def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path)
     trainer = Trainer(own(data), data, tmp_path / "run", progress=Silent())
     trainer.fit()
     assert trainer.config.data.features == "standardize"
-    train = trainer.inputs.x[trainer.rows["train"]]
+    train = trainer.run.inputs.x[trainer.rows["train"]]
     assert torch.allclose(train.mean(0), torch.zeros(5), atol=1e-4)
     assert torch.allclose(train.std(0, correction=0), torch.ones(5), atol=1e-4)
     again = predict(load(tmp_path / "run"), trainer.data)
@@ -249,8 +218,8 @@ def test_balanced_class_weights_count_every_class_alike():
     data.y[:120] = 0
     config = own(data, objective={"class_weights": "balanced"})
     trainer = Trainer(config, data, progress=Silent())
-    labels = trainer.labels
-    weight = trainer.task.weight[labels]
+    labels = trainer.run.labels
+    weight = trainer.run.task.weight[labels]
     sums = torch.zeros(3).index_add_(0, labels, weight)
     assert torch.allclose(sums, sums.mean().expand(3))
 
@@ -269,7 +238,7 @@ def test_balanced_class_weights_leave_a_rare_class_as_frequent_as_it_is():
         train={"epochs": 150, "learning_rate": 0.02, "select": "nll"},
     )
     trainer = Trainer(config, data, progress=Silent())
-    trainer.select()
+    train(trainer.run, Silent())
     claimed = trainer.predict(trainer.rows["test"]).probabilities[:, 1]
     noise = float((claimed * (1 - claimed)).mean().sqrt()) / len(claimed) ** 0.5
     assert float(claimed.mean()) == pytest.approx(float(y.double().mean()), abs=3 * noise)

@@ -13,7 +13,7 @@ from graphdrop.data.splits import Split
 from graphdrop.graph import Graph
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.propagation import MixedOrderPropagation
-from graphdrop.train import Trainer, auto, baselines
+from graphdrop.train import Trainer, auto, baselines, linear_solver, loop
 from graphdrop.train.progress import Silent
 
 
@@ -69,16 +69,16 @@ def test_the_means_are_those_of_dense_matrices():
 def test_a_logistic_regression_is_scikit_learns(way, monkeypatch):
     materialized = way != "graph"
     if way == "span of the rows":
-        monkeypatch.setattr(baselines, "FEW", 0)
+        monkeypatch.setattr(linear_solver, "FEW", 0)
     if not materialized:
-        monkeypatch.setattr(baselines, "LARGEST", 0)
-        monkeypatch.setattr(baselines, "_hop_deviations", deviations_of_columns)
+        monkeypatch.setattr(linear_solver, "LARGEST", 0)
+        monkeypatch.setattr(linear_solver, "_hop_deviations", deviations_of_columns)
     data = neighbour_task(classes=3)
     dataset = dataset_of(data)
     given = {"data": {"dataset": "data"}, "train": {"epochs": 1}, "objective": {"l2": 1e-3}}
     config = baselines.baseline_config(given, dataset, 2)
     trainer = Trainer(config, dataset, progress=Silent())
-    trainer.select()
+    loop.train(trainer.run, Silent())
     wide, train = dense_means(data), data.train_mask
     wide = wide / scales(wide, train, materialized)
     other = LogisticRegression(C=1.0 / (2.0 * 1e-3 * int(train.sum())), tol=1e-8, max_iter=5000)
@@ -103,7 +103,7 @@ def deviations_of_columns(x: torch.Tensor, graph: Graph, *_: object) -> torch.Te
 def test_random_directions_measure_the_deviation_after_each_hop():
     data = random_graph()
     graph, rows = Graph.from_data(data, normalization="row"), torch.arange(200)
-    found = baselines._hop_deviations(data.x, graph, 2, rows)
+    found = linear_solver._hop_deviations(data.x, graph, 2, rows)
     deviation = dense_means(data)[rows].std(0, correction=0)
     wanted = deviation.square().view(3, -1).mean(1).sqrt()
     torch.testing.assert_close(found.double(), wanted, rtol=0.25, atol=0)
@@ -117,7 +117,7 @@ def test_a_ridge_regression_is_scikit_learns():
     strength, train = {"objective": {"l2": 1e-2}}, data.train_mask
     config = Config(recipe="baseline", data={"features": "stored"}, train={"epochs": 1}, **strength)
     trainer = Trainer(config, data, progress=Silent())
-    trainer.select()
+    loop.train(trainer.run, Silent())
     assert trainer.config.model.orders == 2
     wide = dense_means(data)
     wide = wide / scales(wide, train, True)
@@ -199,7 +199,7 @@ def test_auto_reads_the_means_of_neighbours_where_validation_nodes_say_so(monkey
     flipped = dataset.data.clone()
     flipped.y = torch.where(dataset.split.test, 1 - flipped.y, flipped.y)
     found = [
-        auto.chosen(Config(data={"dataset": "data"}), one, None, Silent())
+        auto.choose_settings(Config(data={"dataset": "data"}), one, Silent())
         for one in (dataset, replace(dataset, data=flipped))
     ]
     assert found[0] == found[1]
@@ -208,7 +208,7 @@ def test_auto_reads_the_means_of_neighbours_where_validation_nodes_say_so(monkey
     assert found[0].recipe == "auto"
     assert found[0].train.baselines
     given = Config(data={"dataset": "data"}, model={"architecture": "sage"})
-    assert auto.chosen(given, dataset, None, Silent()).model.architecture == "sage"
+    assert auto.choose_settings(given, dataset, Silent()).model.architecture == "sage"
 
 
 def test_a_saved_baseline_predicts_what_its_result_says(tmp_path):

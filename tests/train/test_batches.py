@@ -14,16 +14,16 @@ from graphdrop.nn.attach import attach
 from graphdrop.sampling.samplers import DropEdge
 from graphdrop.train import StoppedError, Trainer
 from graphdrop.train.callbacks import Callback
+from graphdrop.train.loop import estimate_loss
 from graphdrop.train.progress import Silent
-from graphdrop.train.step_loss import step_loss
 
 FULL = {"batch_size": 7, "fan_out": "-1"}
 
 
 def gradients(trainer: Trainer) -> tuple[dict[str, float], list[torch.Tensor]]:
     """The terms of the objective and its gradients, over all steps of an epoch, at one step."""
-    steps = [None] if trainer.batches is None else list(trainer.batches.epoch(0))
-    sampled = trainer.engine
+    steps = [None] if trainer.run.batches is None else list(trainer.run.batches.epoch(0))
+    sampled = trainer.run.engine
     totals: dict[str, float] = {}
     trainer.model.zero_grad()
     for step in steps:
@@ -32,8 +32,8 @@ def gradients(trainer: Trainer) -> tuple[dict[str, float], list[torch.Tensor]]:
         else:
             for layer in sampled.sampled_layers().values():
                 layer.stream[1] = 3
-        found, agree = step_loss(trainer, step)
-        terms = trainer.objective(found.loss, found.tape, 30) | agree
+        found, agree = estimate_loss(trainer.run, step)
+        terms = trainer.run.objective(found.loss, found.tape, 30) | agree
         (sum(terms.values()) / len(steps)).backward()
         for name, term in terms.items():
             totals[name] = totals.get(name, 0.0) + float(term.detach()) / len(steps)
@@ -62,8 +62,8 @@ def test_the_mean_over_all_batches_is_the_full_batch_objective(
     rest = {key: value for key, value in changes.items() if key != "train"}
     full = Trainer(settings_of(method, train=train, **rest), tiny, progress=Silent())
     batches = Trainer(settings_of(method, train=train | FULL, **rest), tiny, progress=Silent())
-    assert batches.batches.steps > 2
-    assert len(full.labels) % 7  # the last batch is smaller
+    assert batches.run.batches.steps > 2
+    assert len(full.run.labels) % 7  # the last batch is smaller
     (terms, found), (wanted_terms, wanted) = gradients(batches), gradients(full)
     assert terms == pytest.approx(wanted_terms, rel=1e-4)
     assert len(found) == len(wanted)
@@ -91,7 +91,7 @@ def test_nodes_without_a_label_stand_for_all_of_them(tiny: Dataset, settings_of:
     data.val_mask, data.test_mask = ~data.train_mask, torch.arange(80) == 79
     data.val_mask[79] = False
     config = settings_of(train={"batch_size": 1, "fan_out": "-1"}, objective={"agree": 1.0})
-    steps = list(Trainer(config, data, progress=Silent()).batches.epoch(0))
+    steps = list(Trainer(config, data, progress=Silent()).run.batches.epoch(0))
     assert len(steps) == 4
     for step in steps:
         assert [part for part, _ in step.parts] == [slice(0, 1), slice(1, 2)]
@@ -122,7 +122,7 @@ def test_every_architecture_trains_on_mini_batches(
     config = settings_of("GCN-BBGDC", train=train, model=model)
     trainer = Trainer(config, tiny, progress=Silent())
     # features that are propagated before all layers are not divided into chunks of rows
-    assert trainer.layerwise == (architecture != "propagation")
+    assert trainer.run.layerwise == (architecture != "propagation")
     assert 0.0 < trainer.fit().test.nll < 20.0
 
 
@@ -139,7 +139,7 @@ def test_a_model_of_ones_own_trains_on_mini_batches(tiny: Dataset) -> None:
     attach(model, DropEdge(0.3))
     train = {"batch_size": 16, "epochs": 3, "fan_out": "4", "samples": 2}
     trainer = Trainer(Config(train=train), tiny, model=model, progress=Silent())
-    assert trainer.batches.loader._sampler.fan_outs == [4, 4]
+    assert trainer.run.batches.loader._sampler.fan_outs == [4, 4]
     assert trainer.fit().epochs == 3
 
 
@@ -165,9 +165,9 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
         first.fit()
     again = Trainer(config, tiny, tmp_path / "cut", resume=True, progress=Silent())
     again.fit()
-    assert again.selection == whole.selection
+    assert again.state.selection == whole.state.selection
     for one, other in (
-        (again.best, whole.best),
+        (again.state.best, whole.state.best),
         *zip([again.model.state_dict()], [whole.model.state_dict()], strict=True),
     ):
         assert one.keys() == other.keys()

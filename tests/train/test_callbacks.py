@@ -16,7 +16,8 @@ class Noting(Callback):
     def on_start(self, trainer):
         self.heard.append(f"start {trainer.epoch}")
 
-    def on_evaluation(self, trainer):
+    def on_evaluation(self, trainer, answer):
+        assert len(answer.probabilities) == len(trainer.rows["validation"])
         self.heard.append(f"evaluation {trainer.epoch}")
 
     def on_epoch(self, trainer, line):
@@ -36,9 +37,13 @@ def test_a_callback_hears_of_everything_in_order(tiny, settings_of):
 
 
 def test_a_callback_hears_of_an_interruption(tiny, settings_of):
+    class Interrupting(Callback):
+        def on_epoch(self, trainer, line):
+            raise KeyboardInterrupt
+
     noting = Noting()
-    trainer = Trainer(settings_of(), tiny, progress=Silent(), callbacks=[noting])
-    trainer._train_epoch = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    callbacks = [Interrupting(), noting]
+    trainer = Trainer(settings_of(), tiny, progress=Silent(), callbacks=callbacks)
     with pytest.raises(KeyboardInterrupt):
         trainer.fit()
     assert noting.heard == ["start 0", "interrupted"]

@@ -8,11 +8,14 @@ import torch
 from graphdrop import GCN, DropEdge, load, save
 from graphdrop.nn.methods import Blueprint
 from graphdrop.train import checkpoint, tensor_file
+from graphdrop.train.state import State
 from graphdrop.train.tensor_file import DamagedError
 
 
 def keep(folder: Path, epoch: int) -> None:
-    checkpoint.keep(folder, {"model/weight": torch.full((3,), float(epoch))}, {"epoch": epoch})
+    checkpoint.write_newest(
+        folder, {"model/weight": torch.full((3,), float(epoch))}, {"epoch": epoch}
+    )
 
 
 def damage(path: Path) -> None:
@@ -37,14 +40,14 @@ def test_the_newest_and_the_one_before_it_are_kept(tmp_path, said):
         checkpoint.LAST,
         checkpoint.PREVIOUS,
     ]
-    tensors, header = checkpoint.newest(tmp_path, said.append)
+    tensors, header = checkpoint.read_newest(tmp_path, said.append)
     assert header["epoch"] == 3
     assert tensors["model/weight"].tolist() == [3.0] * 3
     assert said == []
 
 
 def test_an_empty_folder_has_none(tmp_path, said):
-    assert checkpoint.newest(tmp_path, said.append) is None
+    assert checkpoint.read_newest(tmp_path, said.append) is None
 
 
 @pytest.mark.parametrize("harm", [damage, cut])
@@ -52,7 +55,7 @@ def test_where_the_newest_is_damaged_the_one_before_it_is_used_and_said(tmp_path
     keep(tmp_path, 1)
     keep(tmp_path, 2)
     harm(tmp_path / checkpoint.LAST)
-    _, header = checkpoint.newest(tmp_path, said.append)
+    _, header = checkpoint.read_newest(tmp_path, said.append)
     assert header["epoch"] == 1
     assert len(said) == 1
     assert "last.safetensors" in said[0]
@@ -63,17 +66,17 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_good_one(tmp_path, said
     keep(tmp_path, 1)
     keep(tmp_path, 2)
     damage(tmp_path / checkpoint.LAST)
-    checkpoint.newest(tmp_path, said.append)
+    checkpoint.read_newest(tmp_path, said.append)
     keep(tmp_path, 2)
     damage(tmp_path / checkpoint.LAST)
-    assert checkpoint.newest(tmp_path, said.append)[1]["epoch"] == 1
+    assert checkpoint.read_newest(tmp_path, said.append)[1]["epoch"] == 1
 
 
 def test_between_the_two_renames_the_one_before_it_counts(tmp_path, said):
     keep(tmp_path, 1)
     keep(tmp_path, 2)
     (tmp_path / checkpoint.LAST).unlink()
-    assert checkpoint.newest(tmp_path, said.append)[1]["epoch"] == 1
+    assert checkpoint.read_newest(tmp_path, said.append)[1]["epoch"] == 1
 
 
 def test_where_none_is_whole_it_is_an_error_that_says_what_to_do(tmp_path, said):
@@ -82,7 +85,7 @@ def test_where_none_is_whole_it_is_an_error_that_says_what_to_do(tmp_path, said)
     damage(tmp_path / checkpoint.LAST)
     cut(tmp_path / checkpoint.PREVIOUS)
     with pytest.raises(DamagedError, match="no checkpoint is left, so start anew") as raised:
-        checkpoint.newest(tmp_path, said.append)
+        checkpoint.read_newest(tmp_path, said.append)
     assert "checksum is wrong" in str(raised.value)
     assert "cut short" in str(raised.value)
 
@@ -110,7 +113,7 @@ def test_loading_says_what_is_wrong_with_the_file(tmp_path, tiny, settings_of):
         load(tmp_path / "absent")
     with pytest.raises(ValueError, match=r"best\.safetensors is not there"):
         load(tmp_path)
-    checkpoint.keep(tmp_path, {}, {"kind": "training"})
+    checkpoint.write_newest(tmp_path, {}, {"kind": "training"})
     with pytest.raises(ValueError, match="is a checkpoint of a run, not a network"):
         load(tmp_path / checkpoint.LAST)
 
@@ -118,15 +121,17 @@ def test_loading_says_what_is_wrong_with_the_file(tmp_path, tiny, settings_of):
 def test_the_state_of_an_optimizer_survives_the_file(tmp_path):
     weight = torch.nn.Parameter(torch.ones(3))
     one = torch.optim.Adam([weight], 0.1)
+    model = torch.nn.ParameterList([weight])
     for step in range(3):
         weight.grad = torch.full((3,), float(step))
         one.step()
-    state = checkpoint.joined({"optimizer": checkpoint.optimizer_state(one)})
-    checkpoint.keep(tmp_path, state, {})
-    tensors, _ = checkpoint.newest(tmp_path, print)
-    other_weight = torch.nn.Parameter(weight.detach().clone())
+    state = State(model, one, None)
+    tensor_file.write(tmp_path / "moments", state.tensors()["optimizer"], {})
+    moments, _ = tensor_file.read(tmp_path / "moments")
+    other_weight = torch.nn.Parameter(torch.zeros(3))
     other = torch.optim.Adam([other_weight], 0.1)
-    checkpoint.restore_optimizer(other, checkpoint.parted(tensors)["optimizer"])
+    again = State(torch.nn.ParameterList([other_weight]), other, None)
+    again.load(state.tensors() | {"optimizer": moments}, state.counts())
     for optimizer, parameter in ((one, weight), (other, other_weight)):
         parameter.grad = torch.ones(3)
         optimizer.step()

@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from graphdrop.sampling.estimators import ARM
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import Trainer
-from graphdrop.train.consistency_loss import consistency_loss
+from graphdrop.train.loop import estimate_loss
+from graphdrop.train.objective import consistency_loss
 from graphdrop.train.progress import Silent
-from graphdrop.train.step_loss import step_loss
 
 LOGITS = [torch.randn(5, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
 
@@ -100,7 +100,7 @@ def test_its_gradient_is_that_of_the_formula(tiny, settings_of):
     config = settings_of(objective={"agree": 0.7, "l2": 0.0, "kl_weight": 0.0})
     trainer = Trainer(config, tiny, progress=Silent())
     model = copy.deepcopy(trainer.model)
-    found, agree = step_loss(trainer, None)
+    found, agree = estimate_loss(trainer.run, None)
     (found.loss + agree["agree"]).backward()
     logits = outputs(model, tiny, 2, model.temperature)
     train = tiny.split.train
@@ -118,7 +118,7 @@ def test_arm_weighs_the_agreement_with_the_likelihood(tiny, settings_of, monkeyp
     trainer = Trainer(
         settings_of("GCN-BBGDC-ARM", objective={"agree": 1.0}), tiny, progress=Silent()
     )
-    (loss, tape), agree = step_loss(trainer, None)
+    (loss, tape), agree = estimate_loss(trainer.run, None)
     assert float(seen[0][0].detach()) == pytest.approx(float((loss + agree["agree"]).detach()))
     assert len(seen[0][1]) == 2 * len(tape)  # the draws of both samples
 

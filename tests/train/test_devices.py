@@ -1,6 +1,7 @@
 """A run on a device has the scores of the run on the CPU: on a stand-in that refuses to mix."""
 
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,17 +60,13 @@ def test_all_trials_are_computed_on_the_device_that_was_asked_for(
 ) -> None:
     devices: list[Any] = []
 
-    class Trial:
-        """In place of a trainer."""
+    def prepare(*_: Any, device: Any) -> None:
+        devices.append(device)
 
-        def __init__(self, *_: Any, device: Any, **__: Any) -> None:
-            devices.append(device)
-
-        def select(self) -> Selection:
-            return Selection(1, 0.5, 1.0)
-
-    monkeypatch.setattr(tuning, "Trainer", Trial)
-    monkeypatch.setattr(trainer, "Trainer", Trial)
+    for module in (tuning, auto):
+        monkeypatch.setattr(module, "prepare_run", prepare)
+        trained = SimpleNamespace(selection=Selection(1, 0.5, 1.0))
+        monkeypatch.setattr(module, "train", lambda *_, trained=trained: trained)
     # two ways to choose from, so that the recipe makes trials, too
     monkeypatch.setattr(auto, "ways", lambda _: list(auto.DESCRIPTIONS)[:2])
     dataset = load_dataset("synthetic")

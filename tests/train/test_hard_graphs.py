@@ -35,4 +35,4 @@ def test_a_gcn_with_residuals_and_layer_normalization_finds_the_mines():
     trainer.fit()
     rows = trainer.rows["validation"]
     mines: torch.Tensor = predict(trainer.model, trainer.data, rows=rows).probabilities[:, 1]
-    assert roc_auc_score(trainer.targets[rows], mines) > 0.9
+    assert roc_auc_score(trainer.run.targets[rows], mines) > 0.9

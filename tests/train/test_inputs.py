@@ -100,7 +100,7 @@ def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_pat
         load_tables(tmp_path),
         from_networkx(graph),
         load_dataset(data),
-        trainer.dataset,
+        trainer.run.dataset,
         *(dataset_for(config, None)[1] for config in (*files, stored)),
     ]
     expected = random_fractions(frame.data.y)

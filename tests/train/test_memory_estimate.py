@@ -18,7 +18,7 @@ import sys, torch
 from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.train import Trainer
-from graphdrop.train.memory_estimate import estimated
+from graphdrop.train.memory_estimate import estimate_memory
 from graphdrop.train.progress import Silent
 
 nodes, width = int(sys.argv[1]), int(sys.argv[2])
@@ -34,7 +34,7 @@ def bytes_of(name):
     return int(open("/proc/self/status").read().split(name + ":")[1].split()[0]) << 10
 
 open("/proc/self/clear_refs", "w").write("5")  # the peak begins here
-before, estimate = bytes_of("VmRSS"), estimated(trainer)
+before, estimate = bytes_of("VmRSS"), estimate_memory(trainer.run)
 trainer.fit()
 print(estimate.total, bytes_of("VmHWM") - before)
 """

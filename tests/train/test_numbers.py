@@ -33,12 +33,12 @@ def trainer(data: Data, folder=None, epochs: int = 60, **options) -> Trainer:
 
 
 def errors(fitted: Trainer, result) -> tuple[float, float]:
-    return result.test.rmse, mean_error(fitted.targets[fitted.rows["test"]], None)
+    return result.test.rmse, mean_error(fitted.run.targets[fitted.rows["test"]], None)
 
 
 def test_numbers_in_thousands_are_learned_well_below_their_spread():
     run = trainer(in_thousands())
-    assert run.dataset.split.sizes == (180, 60, 60)
+    assert run.run.dataset.split.sizes == (180, 60, 60)
     result = run.fit()
     error, spread = errors(run, result)
     assert error < 0.5 * spread
@@ -128,7 +128,7 @@ def test_whole_numbers_are_what_the_settings_say():
     outputs = {}
     for task in ("numbers", "classes"):
         config = Config(data={"task": task, "split": "random-fractions"}, train={"epochs": 1})
-        outputs[task] = Trainer(config, data, progress=Silent()).task.output
+        outputs[task] = Trainer(config, data, progress=Silent()).run.task.output
     assert outputs == {"numbers": "gaussian", "classes": "classes"}
 
 
@@ -158,7 +158,7 @@ def test_a_store_takes_no_numbers(tmp_path):
 def test_settings_are_tuned_without_the_consistency_loss_of_classes():
     few = {"epochs": 2, "samples": 2}
     config = Config(data={"dataset": "data"}, train=few, model={"hidden": 8})
-    dataset = trainer(in_thousands(), epochs=1).dataset
+    dataset = trainer(in_thousands(), epochs=1).run.dataset
     assert tune(config, dataset, 2).objective.agree == 0
 
 

@@ -15,10 +15,9 @@ from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.baselines import GivenOutputs
 from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold, score_calibrated
-from graphdrop.train.predicting import predictive_samples
 from graphdrop.train.progress import Silent
 from graphdrop.train.scored_samples import ScoredSamples
-from graphdrop.train.trainer import SCORED
+from graphdrop.train.scoring import SCORED
 
 
 def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):
@@ -41,8 +40,8 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
     trainer = Trainer(config, tiny, progress=Silent())
     trainer.fit()
     rows = trainer.rows["validation"]
-    drawn = ScoredSamples(trainer)
-    _, halves = fit_calibrator(trainer, drawn, rows)
+    drawn = ScoredSamples(trainer.run)
+    _, halves = fit_calibrator(trainer.run, drawn, rows)
     together = out_of_fold(drawn, halves, rows)
     for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True):
         alone = predict(trainer.model, trainer.data, rows=half, calibrator=other)
@@ -88,7 +87,7 @@ def test_samples_that_are_drawn_once_give_the_prediction_of_predict(tiny, settin
     config = settings_of(train={"epochs": 6}, predict={"calibration": method})
     trainer = Trainer(config, tiny, progress=Silent())
     trainer.fit()
-    drawn, rows = ScoredSamples(trainer), trainer.rows["test"].flip(0)
+    drawn, rows = ScoredSamples(trainer.run), trainer.rows["test"].flip(0)
     for calibrator in ("model", None):
         once, again = drawn.predict(rows, calibrator), trainer.predict(rows, calibrator=calibrator)
         torch.testing.assert_close(once.probabilities, again.probabilities)
@@ -128,7 +127,7 @@ def test_sets_are_exact_only_by_nodes_reserved_for_them(tiny, settings_of, tmp_p
         assert torch.equal(answer.origin.set_nodes.nodes, rows["sets"])
         for method_of_sets in ("lac", "aps", "daps", "snaps"):
             assert answer.sets(0.5, method_of_sets).approximate == (fraction == 0.0)
-        given = rows["sets"], trainer.targets[rows["sets"]]
+        given = rows["sets"], trainer.run.targets[rows["sets"]]
         assert torch.equal(answer.sets(0.5, calibration=given).members, answer.sets(0.5).members)
 
 
@@ -157,7 +156,7 @@ def test_samples_are_drawn_until_their_error_is_small_and_never_more_than_the_ca
     predict = {"samples": most, "standard_error": limit, "calibration": "temperature"}
     trainer = Trainer(settings_of(predict=predict), tiny, progress=Silent())
     trainer.fit()
-    assert trainer.engine.defaults.samples == expected
+    assert trainer.run.engine.defaults.samples == expected
     assert trainer.predict(trainer.rows["test"]).samples == expected
 
 
@@ -166,25 +165,25 @@ def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, 
     # a limit that twenty samples miss and a thousand are not needed for
     trainer = Trainer(settings_of(predict=first | {"samples": 20}), tiny, progress=Silent())
     trainer.fit()
-    limit = 0.6 * trainer.predict(ScoredSamples(trainer).rows).largest_error
+    limit = 0.6 * trainer.predict(ScoredSamples(trainer.run).rows).largest_error
     config = settings_of(predict=first | {"standard_error": limit})
     trainer = Trainer(config, tiny, tmp_path / "a", progress=Silent())
     result = trainer.fit()
-    count = trainer.engine.defaults.samples
+    count = trainer.run.engine.defaults.samples
     assert 20 < count < 1000
     assert count % 20 == 0
-    assert trainer.predict(ScoredSamples(trainer).rows).largest_error <= limit
+    assert trainer.predict(ScoredSamples(trainer.run).rows).largest_error <= limit
     # the calibrator is that of so many samples, drawn by themselves, and so is the saved network
     rows = trainer.rows["calibration"]
     with torch.no_grad():
-        alone = list(predictive_samples(trainer, rows))
+        alone = list(trainer.run.predictive_samples(rows))
     assert len(alone) == count
-    fitted = TemperatureScaling.fit(lambda: iter(alone), trainer.targets[rows])
+    fitted = TemperatureScaling.fit(lambda: iter(alone), trainer.run.targets[rows])
     assert fitted.temperature == pytest.approx(result.calibration["temperature"], rel=1e-4)
     assert load(tmp_path / "a").defaults.samples == count
     again = Trainer(config, tiny, progress=Silent())
     again.fit()
-    assert again.engine.defaults.samples == count
+    assert again.run.engine.defaults.samples == count
 
 
 def test_nodes_without_a_label_have_errors_below_the_limit_too(settings_of, tiny):
@@ -200,7 +199,7 @@ def test_nodes_without_a_label_have_errors_below_the_limit_too(settings_of, tiny
     predict |= {"samples": 1000, "standard_error": limit}
     trainer = Trainer(settings_of(predict=predict), dataset, progress=Silent())
     trainer.fit()
-    assert 20 < trainer.engine.defaults.samples < 1000
+    assert 20 < trainer.run.engine.defaults.samples < 1000
     assert trainer.predict(torch.arange(80)).largest_error <= limit
 
 
@@ -225,11 +224,13 @@ def test_a_calibrator_that_newer_validation_nodes_refute_is_not_applied(settings
     wrong = torch.arange(nodes) % 100 < 35
     older = torch.arange(nodes) < 700  # the validation nodes are 600 to 799
     says = torch.where(wrong & ~(older & drifts), 1 - y, y)
-    drawn = GivenOutputs(trainer, 0.6 * torch.nn.functional.one_hot(says, 2).float())
-    raw = {part: trainer.scores(part, drawn.predict(trainer.rows[part], None)) for part in SCORED}
-    found = score_calibrated(trainer, drawn, raw)
+    drawn = GivenOutputs(trainer.run, 0.6 * torch.nn.functional.one_hot(says, 2).float())
+    raw = {
+        part: trainer.run.scores(part, drawn.predict(trainer.rows[part], None)) for part in SCORED
+    }
+    found = score_calibrated(trainer.run, drawn, raw, 1)
     assert found["calibration"]["name"] == ("none" if drifts else "temperature")
-    assert (trainer.engine.defaults.calibrator is None) is drifts
+    assert (trainer.run.engine.defaults.calibrator is None) is drifts
     notes = [one for one in found["warnings"] if "it is not applied" in one]
     assert len(notes) == drifts
     if drifts:

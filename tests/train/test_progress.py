@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from graphdrop.train import notebook, progress
+from graphdrop.train import progress
 from graphdrop.train.progress import Progress, Silent, in_words
 from graphdrop.train.selection import Selection
 
@@ -93,7 +93,7 @@ def test_a_notebook_shows_one_output_that_is_updated(monkeypatch):
 
     fake = SimpleNamespace(display=display, HTML=str)
     monkeypatch.setitem(sys.modules, "IPython.display", fake)
-    monkeypatch.setattr(notebook, "UPDATE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.0)
     console = Console(file=io.StringIO(), force_jupyter=True)
     bar = Progress(console)
     bar.start(100, 0)

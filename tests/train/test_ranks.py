@@ -44,17 +44,17 @@ def test_two_ranks_take_the_steps_of_one(tmp_path: Path) -> None:
 
 def test_full_batch_is_refused_for_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphdrop import Config, Trainer  # noqa: PLC0415
-    from graphdrop.train import trainer  # noqa: PLC0415
+    from graphdrop.train import run  # noqa: PLC0415
 
-    class Two(trainer.Ranks):
+    class Two(run.Ranks):
         def __init__(self) -> None:
             super().__init__()
             self.size = 2
 
-        def tell(self, value: object) -> object:
+        def broadcast(self, value: object) -> object:
             return value
 
-    monkeypatch.setattr(trainer, "Ranks", Two)
+    monkeypatch.setattr(run, "Ranks", Two)
     config = Config(data={"dataset": "synthetic"}, recipe="paper")
     with pytest.raises(ValueError, match="2 ranks; ranks divide mini-batches"):
         Trainer(config)

@@ -122,7 +122,7 @@ def test_a_task_learns_the_truth_is_calibrated_kept_and_resumed(name, tmp_path):
     again = resumed.fit()
     assert (again.test, again.calibration) == (result.test, result.calibration)
 
-    rows, task = whole.rows["test"], whole.task
+    rows, task = whole.rows["test"], whole.run.task
     decode = None if task.of_nodes else lambda outputs: task.decode(outputs, rows)
     kept = load(tmp_path / "run")
     answer = predict(
@@ -132,7 +132,7 @@ def test_a_task_learns_the_truth_is_calibrated_kept_and_resumed(name, tmp_path):
         rows=rows if task.of_nodes else None,
         decode=decode,
     )
-    assert task.scores(answer, whole.targets[rows], whole.config) == result.test
+    assert task.scores(answer, whole.run.targets[rows], whole.config) == result.test
 
 
 def test_intervals_of_numbers_cover_what_they_say():
@@ -191,7 +191,7 @@ def test_integers_that_are_neither_classes_nor_labels_are_no_regression():
     with pytest.raises(ValueError, match="the value -1"):
         case.trainer()
     case.data.train_mask[node] = False
-    assert case.trainer().task.output == "labels"
+    assert case.trainer().run.task.output == "labels"
 
 
 def test_agreement_is_refused_where_there_are_no_classes(name):

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 
 import numba
 import pytest
@@ -155,7 +156,7 @@ def test_the_selected_state_is_the_best_on_the_validation_nodes(tiny, settings_o
     class Misleading(Silent):
         def update(self, line, selection):
             if line["epoch"] == 20:  # from here on it learns the wrong classes
-                trainer.labels = (trainer.labels + 1) % 3
+                trainer.run.labels.copy_((trainer.run.labels + 1) % 3)
 
     trainer = Trainer(config, tiny, tmp_path / "run", progress=Misleading())
     result = trainer.fit()
@@ -220,7 +221,7 @@ def test_a_run_folder_has_all_that_repeats_and_explains_the_run(tiny, settings_o
     assert result["test"]["accuracy"] == trainer.result.test.accuracy
     assert result["drop_rates"] == trainer.result.drop_rates
     assert result["seed"] == 0
-    assert result["data"]["sha256"] == trainer.fingerprint
+    assert result["data"]["sha256"] == trainer.run.fingerprint
     assert result["versions"]["torch"] == torch.__version__
     assert result["seconds"] > 0
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -262,13 +263,13 @@ def test_a_term_that_breaks_is_named_with_the_epoch_and_what_to_try(
 ):
     config = settings_of(train={"epochs": 9, "checkpoint_seconds": 0.0})
     trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())
-    objective = trainer.objective
+    objective = trainer.run.objective
 
     def breaks(nll, tape, epoch):
         terms = type(objective).__call__(objective, nll, tape, epoch)
         return terms | {term: terms[term] * (math.nan if epoch == 4 else 1.0)}
 
-    trainer.objective = breaks
+    trainer.run = replace(trainer.run, objective=breaks)
     with pytest.raises(
         DivergedError, match=f"diverged in epoch 5: the term {term} is nan"
     ) as error:
@@ -277,7 +278,7 @@ def test_a_term_that_breaks_is_named_with_the_epoch_and_what_to_try(
     assert f"the last good checkpoint is {tmp_path / 'run' / 'last.safetensors'}" in str(
         error.value
     )
-    assert checkpoint.newest(tmp_path / "run", print)[1]["epoch"] == 4
+    assert checkpoint.read_newest(tmp_path / "run", print)[1]["epoch"] == 4
 
 
 def test_a_gradient_that_breaks_is_named_and_never_reaches_the_weights(tiny, settings_of, tmp_path):
@@ -299,17 +300,17 @@ def test_weights_that_overflow_are_noticed_before_they_are_kept(tiny, settings_o
     config = settings_of(train={"epochs": 50, "learning_rate": 1e38, "checkpoint_seconds": 0.0})
     with pytest.raises(DivergedError, match="diverged in epoch"):
         fit(config, tiny, tmp_path / "run")
-    kept = checkpoint.newest(tmp_path / "run", print)
+    kept = checkpoint.read_newest(tmp_path / "run", print)
     assert kept is None or all(tensor.isfinite().all() for tensor in kept[0].values())
 
 
-def test_a_prediction_that_overflows_is_divergence(tiny, settings_of):
+def test_a_prediction_that_overflows_is_divergence(tiny, settings_of, monkeypatch):
     trainer = Trainer(settings_of(), tiny, progress=Silent())
 
     def overflows(*_):
         raise NotFiniteError("the outputs of the network overflow")
 
-    trainer.predict = overflows
+    monkeypatch.setattr(type(trainer.run), "predict", overflows)
     with pytest.raises(DivergedError, match=r"epoch 2: the outputs of the network overflow\. What"):
         trainer.fit()
 

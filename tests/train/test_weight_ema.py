@@ -63,8 +63,11 @@ def test_training_goes_on_as_without_and_the_mean_is_kept(tiny, settings_of):
     assert losses[0] == losses[1]
     plain = trained(tiny, settings_of, epochs=5, evaluate_every=5, samples=2)
     averaged = trained(tiny, settings_of, epochs=5, evaluate_every=5, samples=2, average=0.5)
-    assert any(not torch.equal(plain.best[name], averaged.best[name]) for name in plain.best)
-    assert averaged.average is not None
-    means = averaged.average.state_dict()
+    assert any(
+        not torch.equal(plain.state.best[name], averaged.state.best[name])
+        for name in plain.state.best
+    )
+    assert averaged.state.average is not None
+    means = averaged.state.average.state_dict()
     assert means
-    assert all(torch.equal(averaged.best[name], mean) for name, mean in means.items())
+    assert all(torch.equal(averaged.state.best[name], mean) for name, mean in means.items())

@@ -349,7 +349,7 @@ def _completed(chosen: Config, device: str) -> Config:
     from graphdrop.train.progress import Progress  # noqa: PLC0415
 
     chosen, dataset = dataset_for(chosen, None)
-    return auto.chosen(chosen, dataset, None, Progress(), device=elsewhere(device))
+    return auto.choose_settings(chosen, dataset, Progress(), device=elsewhere(device))
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:

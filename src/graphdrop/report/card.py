@@ -15,8 +15,8 @@ from typing import Any
 from graphdrop.config import Config
 from graphdrop.data.tables.schema import Schema
 from graphdrop.metrics.registry import metrics_by_name
-from graphdrop.train.checkpoint import BEST
 from graphdrop.train.folder import RESULT, stored_config
+from graphdrop.train.model_file import BEST
 from graphdrop.train.records import ModelNote, header_note, result_note
 from graphdrop.train.tensor_file import DamagedError, read
 

@@ -23,8 +23,7 @@ from graphdrop.metrics import ThresholdAxis, registry
 from graphdrop.metrics.registry import Scores
 from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.train import provenance
-from graphdrop.train.folder import RESULT
-from graphdrop.train.journal import METRICS
+from graphdrop.train.folder import METRICS, RESULT
 from graphdrop.train.objective import TERMS
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
 

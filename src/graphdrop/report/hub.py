@@ -19,8 +19,8 @@ from torch import nn
 from graphdrop.config import Config, to_toml
 from graphdrop.report.card import model_card
 from graphdrop.train import tensor_file
-from graphdrop.train.checkpoint import BEST, load
 from graphdrop.train.folder import CONFIG, RESULT, stored_config
+from graphdrop.train.model_file import BEST, load
 
 CARD, SETTINGS = "README.md", "config.json"
 

@@ -27,8 +27,8 @@ from graphdrop.nn.sampled import sampled
 from graphdrop.report.conclusions import compare_features
 from graphdrop.train import provenance
 from graphdrop.train.baselines import DESCRIPTIONS
+from graphdrop.train.folder import METRICS as JOURNAL
 from graphdrop.train.folder import RESULT
-from graphdrop.train.journal import METRICS as JOURNAL
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
 
 CLEAR = 0.01

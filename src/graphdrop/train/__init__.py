@@ -1,9 +1,10 @@
 """Training: the objective, the trainer, checkpoints, and trained networks as files."""
 
-from graphdrop.train.checkpoint import load, save
+from graphdrop.train.divergence import DivergedError
+from graphdrop.train.model_file import load, save
 from graphdrop.train.node_estimators import NodeClassifier, NodeRegressor
 from graphdrop.train.objective import Objective
-from graphdrop.train.result import DivergedError, Result, StoppedError
+from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.trainer import Trainer
 
 __all__ = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,13 +23,14 @@ from graphdrop.config.auto import (
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.data import Dataset
 from graphdrop.data.traits import traits_of
+from graphdrop.train.baselines import DESCRIPTIONS as BASELINE_DESCRIPTIONS
+from graphdrop.train.baselines import baseline_config
+from graphdrop.train.divergence import DivergedError
 from graphdrop.train.inputs import check_edges_are_read
+from graphdrop.train.loop import train
 from graphdrop.train.progress import Mute, Progress
-from graphdrop.train.result import DivergedError
+from graphdrop.train.run import prepare_run
 from graphdrop.train.tasks import task_for
-
-if TYPE_CHECKING:
-    from graphdrop.train.trainer import Trainer
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -48,39 +49,29 @@ NUMBERS: Settings = {
 """What numbers change in the settings of graphs whose neighbours may differ (`skip`)."""
 
 
-def chosen(
+def choose_settings(
     config: Config,
     dataset: Dataset,
-    stored: Config | None,
     progress: Progress,
     *,
+    stored: Config | None = None,
     own: bool = False,
     device: str | torch.device | None = None,
 ) -> Config:
     """Complete settings: the given ones, and the others chosen for the graph.
 
+    Where validation nodes have to decide between settings, each is trained for some epochs. These
+    trials end here: the run with the settings that were chosen begins from its first epoch.
+
     Args:
-        config: with ``recipe = "auto"``; any other is returned as it is.
+        config: with ``recipe = "auto"`` or ``"baseline"``; any other is returned as it is.
         dataset: the graph and its split. Labels of test nodes are not read.
-        stored: the settings of the run that is to go on, which has chosen already.
-        progress: shows trials, where validation nodes decide, and two lines on what was chosen.
+        progress: shows trials, and two lines on what was chosen.
+        stored: the settings of the run that is to be resumed, which has chosen already.
         own: whether the model is the user's; settings of a model and the features it takes are
             then left alone, and nothing is tried.
         device: where trials are trained, as `Trainer` takes it.
     """
-    return decided(config, dataset, stored, progress, own=own, device=device)[0]
-
-
-def decided(
-    config: Config,
-    dataset: Dataset,
-    stored: Config | None,
-    progress: Progress,
-    *,
-    own: bool = False,
-    device: str | torch.device | None = None,
-) -> tuple[Config, Trainer | None]:
-    """What `chosen` returns, and the trained trial of these settings if there was one."""
     if not own:
         check_edges_are_read(dataset.data, config.model.architecture)
     if not is_complete(config):
@@ -90,18 +81,18 @@ def decided(
         if changes is not None and changes.duplicates + changes.self_loops:
             progress.note(f"Stored edges: {changes}.")
     if config.recipe == "paper" or is_complete(config):
-        return config, None
+        return config
     asked = config.asked() | {"recipe": config.recipe}
     if stored is not None:
-        return Config(**merged(stored.model_dump(mode="json"), asked)), None
+        return Config(**merged(stored.model_dump(mode="json"), asked))
     if config.recipe == "baseline":
-        return _chosen_baseline(config, dataset, progress, device)
+        return _choose_baseline(config, dataset, progress, device)
     y = dataset.data.get("y")
     numbers = dataset.num_classes < 2
     if numbers and (
         y is None or not y.is_floating_point() or task_for(dataset, config).output != "gaussian"
     ):
-        return complete(Config(**merged(OTHER_TARGETS, asked))), None
+        return complete(Config(**merged(OTHER_TARGETS, asked)))
     traits = traits_of(dataset)
     if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
         traits = replace(traits, homophily=0.0)
@@ -111,32 +102,30 @@ def decided(
         way: _in_way(config, dataset, traits, way, own=own, numbers=numbers) for way in candidates
     }
     tried = len(settings) > 1
-    best, trained = candidates[0], None
-    if tried:
-        best, trained = _tried(settings, dataset, progress, device)
+    best = _try_ways(settings, dataset, progress, device) if tried else candidates[0]
     lines = explain(traits, best, tried=tried).splitlines()
     if numbers:
         decided_on = ", decided on validation nodes" if tried else ""
         lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
     for line in () if own and numbers else lines:
         progress.note(line)
-    return complete(settings[best]), trained
+    return complete(settings[best])
 
 
-def _tried(
-    settings: dict[Way, Config],
+def _try_ways(
+    settings: Mapping[Way, Config],
     dataset: Dataset,
     progress: Progress,
     device: str | torch.device | None,
-) -> tuple[Way, Trainer | None]:
-    """The way that is best on validation nodes, and its trained trial."""
-    best, lowest, trained = next(iter(settings)), float("inf"), None
-    for number, way in enumerate(settings, 1):
-        progress.note(f"Trial {number} of {len(settings)}: {DESCRIPTIONS[way]} ...")
-        score, trainer = trial(settings[way], dataset, progress, device)
-        if score < lowest:
-            best, lowest, trained = way, score, trainer
-    return best, trained
+) -> Way:
+    """The way that is best on validation nodes; of equal ones the first."""
+    best, lowest = next(iter(settings)), float("inf")
+    for i, way in enumerate(settings, 1):
+        progress.note(f"Trial {i} of {len(settings)}: {DESCRIPTIONS[way]} ...")
+        nll = trial_nll(settings[way], dataset, progress, device)
+        if nll < lowest:
+            best, lowest = way, nll
+    return best
 
 
 def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
@@ -167,52 +156,43 @@ def _in_way(
     """What was asked for, and settings that fit the graph in one way."""
     asked = config.asked() | {"recipe": "auto"}
     if way == "linear":
-        from graphdrop.train.baselines import baseline_config  # noqa: PLC0415 - it calls Trainer
-
         return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
     others = NUMBERS if numbers else {}
     return Config(**merged(_fitting(config, traits, way, own=own), others, asked))
 
 
-def _chosen_baseline(
+def _choose_baseline(
     config: Config, dataset: Dataset, progress: Progress, device: str | torch.device | None
-) -> tuple[Config, Trainer | None]:
+) -> Config:
     """The settings of the logistic or ridge regression that is better on validation nodes."""
-    from graphdrop.train.baselines import DESCRIPTIONS as NAMES  # noqa: PLC0415 - it calls Trainer
-    from graphdrop.train.baselines import baseline_config  # noqa: PLC0415
-
     best, lowest = "", float("inf")
     output = task_for(dataset, config).output
-    found = BASELINES["gaussian" if output == "gaussian" else "classes"]
+    orders = BASELINES["gaussian" if output == "gaussian" else "classes"]
     given = config.asked()
-    settings = {name: baseline_config(given, dataset, orders) for name, orders in found.items()}
-    trained = None
-    for name, one in settings.items():
-        score, trainer = trial(one, dataset, Mute(), device)
-        if score < lowest or not best:
-            best, lowest, trained = name, score, trainer
-    progress.note(f"Recipe baseline: {NAMES[best]}, decided on validation nodes.")
-    return settings[best], trained
+    settings = {name: baseline_config(given, dataset, hops) for name, hops in orders.items()}
+    for name, regression in settings.items():
+        nll = trial_nll(regression, dataset, Mute(), device)
+        if nll < lowest or not best:
+            best, lowest = name, nll
+    progress.note(f"Recipe baseline: {BASELINE_DESCRIPTIONS[best]}, decided on validation nodes.")
+    return settings[best]
 
 
-def trial(
+def trial_nll(
     config: Config,
     dataset: Dataset,
     progress: Progress,
     device: str | torch.device | None = None,
-) -> tuple[float, Trainer | None]:
+) -> float:
     """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
-    from graphdrop.train.trainer import Trainer  # noqa: PLC0415 - which calls this module
-
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
     select = "calibrated-nll" if dataset.num_classes > 1 else "nll"
-    train = config.train.model_copy(update={"epochs": epochs, "select": select})
-    settings = complete(config.model_copy(update={"train": train}))
+    changed = config.train.model_copy(update={"epochs": epochs, "select": select})
+    settings = complete(config.model_copy(update={"train": changed}))
     try:
-        trainer = Trainer(settings, dataset, progress=progress, device=device)
-        return trainer.select().nll, trainer
+        return train(prepare_run(settings, dataset, device=device), progress).selection.nll
     except DivergedError:
-        return float("inf"), None
+        return float("inf")
 
 
 def is_complete(config: Config) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.config import TrainSettings
+from graphdrop.config import Config, TrainSettings
 from graphdrop.loading import NeighborLoader, WholeGraph
 from graphdrop.loading.sampling import random_order
 from graphdrop.loading.transfer import transferred
@@ -41,6 +41,53 @@ class Step(NamedTuple):
     """The factor of the mean NLL over the batch's labelled nodes."""
     parts: list[tuple[slice, float]]
     """The consistency loss: runs of outputs, and the factor of the mean over each."""
+
+
+def build_batches(
+    config: Config,
+    data: Data,
+    train: Tensor,
+    labels: Tensor,
+    *,
+    task: Task,
+    model: SampledModel,
+    ranks: Ranks,
+) -> MiniBatches | None:
+    """The mini-batches that the settings ask for; ``None`` for full batch.
+
+    Args:
+        config: all settings of the run.
+        data: the whole graph.
+        train: the numbers of the labelled nodes.
+        labels: their targets, on the device of the run.
+        task: what is predicted.
+        model: the network that is trained.
+        ranks: the processes that divide the batches.
+    """
+    settings = config.train
+    if not settings.batch_size:
+        if ranks.size > 1:
+            raise ValueError(
+                f"train.batch_size is 0, but there are {ranks.size} ranks; ranks divide "
+                "mini-batches: give --batch-size, or start one process without torchrun"
+            )
+        return None
+    if not task.of_nodes:
+        raise ValueError(
+            f"train.batch_size is {settings.batch_size}; {type(task).__name__} takes 0, because "
+            "its targets are not nodes. Train full batch."
+        )
+    return MiniBatches(
+        data if data.edge_index.is_cpu else copy.copy(data).cpu(),  # batches are cut out there
+        train,
+        labels,
+        task=task,
+        settings=settings,
+        model=model,
+        seed=config.seed,
+        every_node=bool(config.objective.agree),
+        ranks=ranks,
+    )
 
 
 class MiniBatches:

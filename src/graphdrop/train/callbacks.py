@@ -23,15 +23,14 @@ class Callback:
                 service.log(dict(scalars(line)), step=line["epoch"])
     """
 
-    reads_lines_only = False
-    """Whether it looks at nothing but the lines of metrics. It is then told late of the epochs that
-    a trial of the recipe auto has trained; for any other callback they are trained again."""
-
     def on_start(self, trainer: Trainer) -> None:
         """Start hook: before the first epoch, or the first one after a run was resumed."""
 
-    def on_evaluation(self, trainer: Trainer) -> None:
-        """Evaluation hook: the model has the evaluated weights, the EMA if there is one."""
+    def on_evaluation(self, trainer: Trainer, answer: Any) -> None:
+        """Evaluation hook: the model has the evaluated weights, the EMA if there is one.
+
+        ``answer`` is the prediction of the validation nodes.
+        """
 
     def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
         """Epoch hook: after an epoch, with its line of metrics."""
@@ -46,8 +45,6 @@ class TensorBoard(Callback):
     Args:
         folder: where; by default `tensorboard` in the run's folder.
     """
-
-    reads_lines_only = True
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._folder = folder

@@ -1,22 +1,17 @@
-"""Checks for divergence: loss terms, gradients, parameters and predictions must be finite."""
+"""Divergence: the terms of the loss, gradients, weights and predictions must be finite."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from graphdrop.inference.predictive import NotFiniteError
-from graphdrop.train import checkpoint
-from graphdrop.train.result import DivergedError
-
-if TYPE_CHECKING:
-    from graphdrop.train.trainer import Trainer
 
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
@@ -28,54 +23,66 @@ WHAT_TO_TRY = {
 SLOWER = "lower train.learning_rate"
 
 
-def check_terms(trainer: Trainer, terms: Mapping[str, float]) -> None:
+class DivergedError(ValueError):
+    """Training diverged: a number became infinite or NaN.
+
+    Args:
+        problem: which number.
+        advice: what to try.
+    """
+
+    epoch: int | None = None
+    """The epoch in which it happened; the loop adds it."""
+    checkpoint: Path | None = None
+    """The last good checkpoint; a run in a folder adds it."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        where = "" if self.epoch is None else f" in epoch {self.epoch}"
+        left = "" if self.checkpoint is None else f"; the last good checkpoint is {self.checkpoint}"
+        return f"training diverged{where}: {self.problem}. What to try: {self.advice}{left}"
+
+
+def check_terms(terms: Mapping[str, float]) -> None:
     """Raise if a term of the loss is not finite."""
     for name, value in terms.items():
         if not math.isfinite(value):
-            raise diverged(trainer, f"the term {name} is {value}", WHAT_TO_TRY[name])
+            raise DivergedError(f"the term {name} is {value}", WHAT_TO_TRY[name])
 
 
-def check_gradients(trainer: Trainer) -> None:
+def check_gradients(model: nn.Module) -> None:
     """Raise if a gradient is not finite, before the optimizer uses it."""
-    parameters = trainer.model.named_parameters()
-    gradients = {name: p.grad for name, p in parameters if p.grad is not None}
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     if not torch.isfinite(get_total_norm(list(gradients.values()))):
-        check_tensors(trainer, gradients, "the gradient of")
-        raise diverged(trainer, "the gradient overflows", SLOWER)
+        check_tensors(gradients, "the gradient of")
+        raise DivergedError("the gradient overflows", SLOWER)
 
 
-def check_tensors(trainer: Trainer, tensors: Mapping[str, Tensor], what: str = "") -> None:
-    """Raise if a tensor is not finite; the error names it by `what` and its key."""
+def check_tensors(tensors: Mapping[str, Tensor], what: str = "") -> None:
+    """Raise if a tensor is not finite; the error names it by ``what`` and its key."""
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
-            raise diverged(trainer, f"{what} {name} is not finite".strip(), SLOWER)
+            raise DivergedError(f"{what} {name} is not finite".strip(), SLOWER)
 
 
 @contextmanager
-def watched(trainer: Trainer) -> Iterator[None]:
-    """Context in which an error that a non-finite number caused becomes a `DivergedError`.
+def explain_divergence(model: nn.Module) -> Iterator[None]:
+    """Context in which an error that a non-finite number caused becomes a ``DivergedError``.
 
     Other errors, for example of a user's own loss, are not changed.
     """
     try:
         yield
     except NotFiniteError as error:
-        raise diverged(trainer, f"{error}", WHAT_TO_TRY["nll"]) from error
+        raise DivergedError(f"{error}", WHAT_TO_TRY["nll"]) from error
     except (ArithmeticError, ValueError) as error:
         try:
-            check_tensors(trainer, trainer.model.state_dict())
+            check_tensors(model.state_dict())
         except DivergedError as cause:
             raise cause from error
         if isinstance(error, FloatingPointError):
-            raise diverged(trainer, f"{error}", WHAT_TO_TRY["kl"]) from error
+            raise DivergedError(f"{error}", WHAT_TO_TRY["kl"]) from error
         raise
-
-
-def diverged(trainer: Trainer, problem: str, advice: str) -> DivergedError:
-    """The error: the epoch, what is not finite, and which state of the run is kept."""
-    left = ""
-    if trainer.folder is not None and (trainer.folder / checkpoint.LAST).exists():
-        left = f"; the last good checkpoint is {trainer.folder / checkpoint.LAST}"
-    return DivergedError(
-        f"training diverged in epoch {trainer.current}: {problem}. What to try: {advice}{left}"
-    )

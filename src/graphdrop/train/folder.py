@@ -1,4 +1,4 @@
-"""A run's folder: its settings, its checkpoints, its metrics and its result."""
+"""A run's folder: who may write to it, its settings, its metrics and its result."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from graphdrop import config as settings
 from graphdrop.config import Config
 from graphdrop.io.files import replace_file
 from graphdrop.io.locks import contents
+from graphdrop.train.records import metrics_lines
 
-CONFIG, RESULT = "config.toml", "result.json"
+CONFIG, RESULT, METRICS = "config.toml", "result.json", "metrics.jsonl"
 
 
 def stored_config(folder: str | Path) -> Config:
@@ -24,8 +25,8 @@ def stored_config(folder: str | Path) -> Config:
     return settings.settle(settings.read(path))
 
 
-def opened(folder: str | Path | None, *, resume: bool) -> Config | None:
-    """The settings of the run to resume, or None; without `resume` a used folder is refused."""
+def read_stored(folder: str | Path | None, *, resume: bool) -> Config | None:
+    """The settings of the run to resume, or `None`; without `resume` a used folder is refused."""
     if folder is None:
         return None
     if not resume:
@@ -85,3 +86,46 @@ def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
 def write_result(folder: Path, result: dict[str, Any]) -> None:
     """Write `result.json`."""
     replace_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+
+
+class Journal:
+    """The lines of a run, in memory and, if it has a folder, in its `metrics.jsonl`.
+
+    Lines after `epoch`, the last checkpoint of a killed run, are dropped.
+    """
+
+    def __init__(self, folder: Path | None, epoch: int = 0) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._stream: IO[str] | None = None
+        if folder is None:
+            return
+        path = folder / METRICS
+        if path.exists():
+            self.lines = [line for line in metrics_lines(path) if line["epoch"] <= epoch]
+            replace_file(path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())
+        self._stream = path.open("a", encoding="utf-8")
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Add the line of one epoch."""
+        self.lines.append(line)
+        if self._stream is not None:
+            self._stream.write(json.dumps(line) + "\n")
+
+    def flush(self) -> None:
+        """Write all lines to disk; a checkpoint must not be newer than them."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as error:  # such as of a full disk, which does not know its file
+            raise OSError(error.errno, error.strerror, self._stream.name) from error
+
+    def close(self) -> None:
+        """Flush and close the files."""
+        try:
+            self.flush()
+        finally:
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = None

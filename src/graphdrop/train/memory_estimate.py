@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,9 +20,7 @@ from graphdrop.io.memory import free_bytes, in_words
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
 from graphdrop.nn.layerwise import states
-
-if TYPE_CHECKING:
-    from graphdrop.train.trainer import Trainer
+from graphdrop.train.run import Run
 
 FLOAT = 4
 EDGE_BYTES = 44
@@ -58,7 +57,7 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts, and what libraries take."""
         return self.edges + self.activations + self.weights + self.prediction + OWN_BYTES
 
     def __str__(self) -> str:
@@ -66,48 +65,48 @@ class MemoryEstimate:
         return ", ".join(f"{in_words(getattr(self, name))} {name}" for name in names)
 
 
-def estimated(trainer: Trainer) -> MemoryEstimate:
-    """The memory that the run of a trainer takes."""
-    settings, data = trainer.config, trainer.data
+def estimate_memory(run: Run) -> MemoryEstimate:
+    """Estimate the memory that a run takes."""
+    settings, data = run.config, run.data
     nodes = int(data.x.shape[0])
     edges = _edges_of(data) + nodes
-    widths = _widths(trainer)
-    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in trainer.model.parameters())
+    widths = _widths(run)
+    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters())
     classes = max(widths[-1], 1)
-    prediction = SUMMARY_BYTES * classes * max(len(rows) for rows in trainer.rows.values())
+    prediction = SUMMARY_BYTES * classes * max(len(rows) for rows in run.rows.values())
     if getattr(settings.train, "batch_size", 0):
-        return _of_batches(trainer, nodes, edges, widths, weights, prediction)
-    if settings.model.architecture != "gcn" or not hasattr(trainer.model, "between"):
-        return _of_attached(trainer, nodes, edges, widths, weights, prediction)
-    return _of_gcn(trainer, nodes, edges, widths, weights, prediction)
+        return _of_batches(run, nodes, edges, widths, weights, prediction)
+    if settings.model.architecture != "gcn" or not hasattr(run.model, "between"):
+        return _of_attached(run, nodes, edges, widths, weights, prediction)
+    return _of_gcn(run, nodes, edges, widths, weights, prediction)
 
 
-def check_memory(trainer: Trainer) -> None:
-    """Announce what a run takes; raise if that is more than there is."""
-    needed, free = estimated(trainer), free_bytes()
+def check_memory(run: Run, note: Callable[[str], None]) -> None:
+    """Raise if a run takes more memory than there is; ``note`` takes a line on what it takes."""
+    needed, free = estimate_memory(run), free_bytes()
     if needed.total > SHOWN_BYTES:
-        trainer.progress.note(f"needs about {in_words(needed.total)}, {in_words(free)} free")
+        note(f"needs about {in_words(needed.total)}, {in_words(free)} free")
     if needed.total > free and os.environ.get(VARIABLE) != "off":
         raise ValueError(
             f"the run needs about {in_words(needed.total)} of memory ({needed}), and "
-            f"{in_words(free)} are free: {_advice(trainer)}; or set {VARIABLE}=off to try it "
+            f"{in_words(free)} are free: {_advice(run)}; or set {VARIABLE}=off to try it "
             "all the same"
         )
 
 
-def _of_gcn(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _of_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Full batch on the receptive fields of training, validation and test nodes."""
     layers = len(widths) - 1
-    whole = bool(trainer.config.objective.agree) or not trainer.task.of_nodes
-    fields = [_field(n, e, n if whole else len(trainer.rows["train"]), layers)]
-    if trainer.task.of_nodes:
-        others = {len(r): r for name, r in trainer.rows.items() if name != "train"}
+    whole = bool(run.config.objective.agree) or not run.task.of_nodes
+    fields = [_field(n, e, n if whole else len(run.rows["train"]), layers)]
+    if run.task.of_nodes:
+        others = {len(r): r for name, r in run.rows.items() if name != "train"}
         fields += [_field(n, e, size, layers) for size in others]
     parts = sum(sum(edges for _, edges in field) for field in fields)
     edges = EDGE_BYTES * (e + parts) + SORT_BYTES * e
-    input_bytes, copied = _input_bytes(trainer, n, fields[0][0][0], widths[0])
+    input_bytes, copied = _input_bytes(run, n, fields[0][0][0], widths[0])
     saved, largest = 0, 0
-    wanted = n if whole else len(trainer.rows["train"])
+    wanted = n if whole else len(run.rows["train"])
     rows = [*(sources for sources, _ in fields[0]), wanted]  # read by each layer, and computed
     for number in range(layers):
         sources, into = rows[number], rows[number + 1]
@@ -115,29 +114,29 @@ def _of_gcn(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> 
         first = sources * outputs if outputs <= inputs or number == 0 else into * inputs
         saved += FLOAT * (first + 2 * into * outputs)
         largest = max(largest, FLOAT * max(sources * min(inputs, outputs), into * outputs))
-    passes = max(trainer.config.train.passes, 2 if trainer.config.objective.agree else 1)
+    passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
     activations = input_bytes + copied + passes * saved + 2 * largest
     return MemoryEstimate(edges, activations, rest[0], rest[1])
 
 
-def _of_attached(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _of_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Full batch of PyG layers, over all nodes."""
-    attention = trainer.config.model.architecture in ("gat", "gatv2")
+    attention = run.config.model.architecture in ("gat", "gatv2")
     saved = 0
     for inputs, outputs in pairwise(widths):
         saved += FLOAT * n * (inputs + 4 * outputs)
         if attention:
             saved += MESSAGE_COPIES * FLOAT * e * outputs
-    passes = max(trainer.config.train.passes, 2 if trainer.config.objective.agree else 1)
+    passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
     edges = (4 * EDGE_BYTES + SORT_BYTES) * e
     return MemoryEstimate(edges, passes * saved + saved // 2, rest[0], rest[1])
 
 
-def _of_batches(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _of_batches(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Mini-batches, and layer-wise prediction over all nodes."""
-    settings: Any = trainer.config.train
+    settings: Any = run.config.train
     fans = [int(number) for number in settings.fan_out.split(",")]
-    rows, batch = min(settings.batch_size, len(trainer.rows["train"])), 0
+    rows, batch = min(settings.batch_size, len(run.rows["train"])), 0
     degree = math.ceil(e / max(n, 1))
     for number, width in enumerate(reversed(widths[:-1])):
         fan = fans[min(number, len(fans) - 1)]
@@ -145,10 +144,10 @@ def _of_batches(trainer: Trainer, n: int, e: int, widths: list[int], *rest: int)
         rows = min(n, rows + sampled)
         batch += 3 * FLOAT * rows * width + 2 * EDGE_BYTES * sampled
     widest = max(widths[1:])
-    at_once = min(trainer.config.train.samples, states.States(n).at_once(2 * widest, widest))
+    at_once = min(run.config.train.samples, states.States(n).at_once(2 * widest, widest))
     hidden = (2 * at_once + 1) * FLOAT * n * widest + states.CHUNK_BYTES * 3
-    if trainer.config.model.architecture == "gcn" and holds_features(trainer.data.x):
-        hidden += sum(_input_bytes(trainer, n, n, widths[0]))
+    if run.config.model.architecture == "gcn" and holds_features(run.data.x):
+        hidden += sum(_input_bytes(run, n, n, widths[0]))
     edges = EDGE_BYTES * e + SORT_BYTES * e
     return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
 
@@ -164,10 +163,10 @@ def _field(n: int, e: int, rows: int, layers: int) -> list[tuple[int, int]]:
     return parts[::-1]
 
 
-def _input_bytes(trainer: Trainer, n: int, read: int, width: int) -> tuple[int, int]:
+def _input_bytes(run: Run, n: int, read: int, width: int) -> tuple[int, int]:
     """What the features take beside their stored form: preprocessed, sparse, or rows of them."""
-    x = trainer.data.x
-    changed = 0 if trainer.engine.defaults.features == "stored" else FLOAT * n * width
+    x = run.data.x
+    changed = 0 if run.engine.defaults.features == "stored" else FLOAT * n * width
     if x.layout is not torch.strided:
         return 24 * int(x.values().numel() if x.layout is torch.sparse_csr else x._nnz()), changed
     seen = x[:: max(1, n // 4096)]
@@ -182,15 +181,15 @@ def _edges_of(data: Any) -> int:
     return int(edge_index.shape[1]) if isinstance(edge_index, torch.Tensor) else 0
 
 
-def _widths(trainer: Trainer) -> list[int]:
+def _widths(run: Run) -> list[int]:
     """The number of features before and after every layer."""
-    settings, first = trainer.config.model, int(trainer.data.x.shape[1])
-    out = trainer.task.width(trainer.data, trainer.dataset.num_classes, settings.hidden)
+    settings, first = run.config.model, int(run.data.x.shape[1])
+    out = run.task.width(run.data, run.dataset.num_classes, settings.hidden)
     return [first, *[settings.hidden] * (settings.layers - 1), max(1, int(out))]
 
 
-def _advice(trainer: Trainer) -> str:
-    settings = trainer.config
+def _advice(run: Run) -> str:
+    settings = run.config
     known = getattr(settings.train, "batch_size", None)
     if known == 0:
         return "train on mini-batches (--batch-size 1024), or lower model.hidden"

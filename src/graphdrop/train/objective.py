@@ -19,6 +19,7 @@ from graphdrop.config import ObjectiveSettings
 from graphdrop.io.ordered import ordered_sum
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.sampling.samplers import UsedMask
+from graphdrop.train.tasks import Task
 
 TERMS = ("nll", "kl", "l2", "agree")
 """The names of the terms in the metrics; the loss is their sum. The last one is optional."""
@@ -125,3 +126,31 @@ def sampled_logits(tape: Sequence[UsedMask], layer: int) -> Tensor | None:
 def _sum_of_squares(matrix: Tensor) -> Tensor:
     rows = matrix if matrix.dim() > 1 else matrix.reshape(1, -1)
     return ordered_sum(rows.square().flatten(1).sum(1))
+
+
+def check_consistency(settings: ObjectiveSettings, task: Task) -> None:
+    """Raise if the outputs are not logits of classes, which the consistency loss compares."""
+    if settings.agree and task.output != "classes":
+        raise ValueError(
+            f"objective.agree is {settings.agree:g}, but the task is {type(task).__name__}, and "
+            "the consistency loss compares probabilities of classes: set it to 0"
+        )
+
+
+def consistency_loss(logits: Sequence[Tensor], temperature: float) -> Tensor:
+    r"""Consistency loss: mean squared distance of the samples to their sharpened mean.
+
+    .. math:: \frac{1}{Sn} \sum_{s,i} \lVert p_{si} - q_i \rVert^2, \qquad
+        q_{ic} \propto \bar p_{ic}^{1/T}, \quad \bar p_i = \frac1S \sum_s p_{si}
+
+    It applies to labelled and unlabelled nodes. No gradient passes through the target ``q``.
+
+    Args:
+        logits: ``S`` samples, ``[n, classes]`` each.
+        temperature: ``T``, the sharpening temperature; below 1 the target is sharper than the mean.
+    """
+    probabilities = torch.stack([one.softmax(-1) for one in logits])
+    with torch.no_grad():
+        mean = probabilities.mean(0)
+        target = torch.softmax(mean.clamp_min(torch.finfo(mean.dtype).tiny).log() / temperature, -1)
+    return (probabilities - target).square().sum(-1).mean()

@@ -19,8 +19,8 @@ from graphdrop.data.tables.schema import Schema
 from graphdrop.data.validate import MASKS
 from graphdrop.metrics.registry import Output
 from graphdrop.train import inputs, provenance, tensor_file
-from graphdrop.train.checkpoint import BEST, load_with_header
 from graphdrop.train.folder import stored_config
+from graphdrop.train.model_file import BEST, load_with_header
 from graphdrop.train.records import ModelNote, header_note
 
 Source: TypeAlias = str | Path | Data | Dataset | DataSettings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,13 +28,9 @@ from graphdrop.inference.shift import described
 from graphdrop.metrics import calibration_error
 from graphdrop.metrics.registry import as_columns, error_auroc, gaussian_nll
 from graphdrop.nn.defaults import SetNodes
-from graphdrop.train.predicting import predictive_samples
+from graphdrop.train.run import Run as Trainer
 from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples
-
-if TYPE_CHECKING:
-    from graphdrop.train.trainer import Trainer
-
 
 SAMPLES_STEP = 20
 """Numbers of samples that are tried are multiples of this."""
@@ -76,7 +72,9 @@ class Halves(NamedTuple):
     calibrators: tuple[Calibrator, Calibrator]
 
 
-def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]) -> dict[str, Any]:
+def score_calibrated(
+    trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any], selected_epoch: int
+) -> dict[str, Any]:
     """Fit a calibrator on the validation nodes, store it in the model, and score with it.
 
     Validation scores are out of fold: each half of the nodes is calibrated by the fit on the other
@@ -86,13 +84,14 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         trainer: its model has the selected state.
         drawn: the samples of that state.
         raw: the scores of validation and test without a calibrator.
+        selected_epoch: the epoch of that state.
     """
     rows, shared = trainer.rows["calibration"], not trainer.config.data.calibration
     calibrator, halves = fit_calibrator(trainer, drawn, rows)
     found, change = dict(raw), _held_out_change(trainer, drawn, calibrator, halves)
     note = None if change is None else change.note(calibrator.name)
     if change is not None and change.is_worse:
-        return _keep_uncalibrated(trainer, drawn, found | {"warnings": [note]})
+        return _keep_uncalibrated(trainer, drawn, found | {"warnings": [note]}, selected_epoch)
     validation = None
     if shared and halves is not None and trainer.task.output == "classes":
         validation = out_of_fold(drawn, halves, rows)
@@ -131,7 +130,7 @@ def score_calibrated(trainer: Trainer, drawn: ScoredSamples, raw: dict[str, Any]
         model=None if trainer.own_model else trainer.config.model,
         calibrator=calibrator,
         calibration_nodes=len(rows),
-        selected_epoch=trainer.selection.epoch,
+        selected_epoch=selected_epoch,
         epochs=trainer.config.train.epochs,
         ece=getattr(found["test"], "ece", 0.0),
         floor=floor,
@@ -236,7 +235,7 @@ def _held_out_change(
 
 
 def _keep_uncalibrated(
-    trainer: Trainer, drawn: ScoredSamples, found: dict[str, Any]
+    trainer: Trainer, drawn: ScoredSamples, found: dict[str, Any], selected_epoch: int
 ) -> dict[str, Any]:
     """The scores without a calibrator, and the rest of what a result says."""
     rows, engine = trainer.rows["validation"], trainer.engine
@@ -254,7 +253,7 @@ def _keep_uncalibrated(
         model=None if trainer.own_model else trainer.config.model,
         calibrator=None,
         calibration_nodes=0,
-        selected_epoch=trainer.selection.epoch,
+        selected_epoch=selected_epoch,
         epochs=trainer.config.train.epochs,
         ece=0.0,
         floor=None,
@@ -376,7 +375,7 @@ def _fit(
 @torch.no_grad()
 def _surroundings(trainer: Trainer) -> Surroundings:
     """The training graph with the mean logits of all of its nodes."""
-    logits = average(predictive_samples(trainer, None))
+    logits = average(trainer.predictive_samples(None))
     return Surroundings(logits, trainer.data.edge_index, train=trainer.rows["train"])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import import_module
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -12,11 +14,12 @@ from rich.table import Column
 
 from graphdrop.io.duration import duration
 from graphdrop.io.visible import Console
-from graphdrop.train.notebook import NotebookBar
 from graphdrop.train.selection import Selection
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""
+UPDATE_SECONDS = 0.2
+"""In a notebook, the bar is drawn no more often than this."""
 
 
 class Progress:
@@ -108,23 +111,23 @@ class Silent(Progress):
     """No display; messages are still printed."""
 
     def start(self, epochs: int, done: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def update(self, line: Mapping[str, Any], selection: Selection) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def batch(self, epoch: int, number: int, count: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 class Mute(Silent):
     """No display and no messages, for all ranks but the first."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 def describe(line: Mapping[str, Any], selection: Selection) -> str:
@@ -139,3 +142,36 @@ def describe(line: Mapping[str, Any], selection: Selection) -> str:
 def in_words(drop_rates: Sequence[float | None]) -> str:
     """The drop rate of every layer, such as `0.42 0.31`."""
     return " ".join("none" if rate is None else f"{rate:.2f}" for rate in drop_rates)
+
+
+class NotebookBar:
+    """A bar of epochs with a note below it, as one HTML output of a notebook that is updated.
+
+    It needs no ipywidgets, which rich would need there and many kernels lack.
+    """
+
+    def __init__(self, epochs: int, done: int) -> None:
+        self._epochs, self._done, self._note = epochs, done, ""
+        self._drawn = time.monotonic()
+        self._ipython: Any = import_module("IPython.display")
+        self._handle = self._ipython.display(self._html(), display_id=True)
+
+    def update(self, done: int, note: str) -> None:
+        """Show that so many epochs are done."""
+        self._done, self._note = done, note
+        if time.monotonic() - self._drawn >= UPDATE_SECONDS:
+            self._draw()
+
+    def stop(self) -> None:
+        """Show the last state, which stays."""
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        if self._handle is not None:  # a kernel may have no displays
+            self._handle.update(self._html())
+
+    def _html(self) -> Any:
+        bar = f'<progress value="{self._done}" max="{self._epochs}"></progress>'
+        words = f"epoch {self._done} of {self._epochs}"
+        return self._ipython.HTML(f"{bar} {words} {escape(self._note)}")

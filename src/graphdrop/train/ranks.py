@@ -1,4 +1,4 @@
-"""`Ranks`: the processes of one run that `torchrun` started, and what they tell one another.
+"""`Ranks`: the processes of one run that `torchrun` started, and what they send one another.
 
 Every rank has the whole model and takes its share of the batches. Gradients are summed over the
 ranks before each step, so that all take the same step. The first rank evaluates, selects and
@@ -78,14 +78,14 @@ class Ranks:
                 distributed.all_reduce(buffer)
                 buffer.div_(self.size)
 
-    def tell(self, value: T) -> T:
-        """What the first rank passes, on all ranks."""
+    def broadcast(self, value: T) -> T:
+        """The value that the first rank passes, on all ranks."""
         if self.size == 1:
             return value
         box: list[Any] = [value if self.first else None]
         distributed.broadcast_object_list(box)
-        told: T = box[0]
-        return told
+        received: T = box[0]
+        return received
 
     def any(self, here: bool) -> bool:
         """Whether this is so on some rank."""

@@ -1,4 +1,4 @@
-"""The result of a run, and the errors for runs without one."""
+"""The result of a run, and the error for a run that was stopped before it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphdrop.metrics.registry import Scores
-
-
-class DivergedError(ValueError):
-    """Training diverged: a number became infinite or NaN."""
 
 
 class StoppedError(RuntimeError):

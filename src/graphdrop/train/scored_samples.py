@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,10 +16,7 @@ from torch import Tensor
 from graphdrop.inference.calibrator import KEPT_NUMBERS, Calibrator, Samples
 from graphdrop.inference.draws import settled
 from graphdrop.inference.predictive import origin_of, summarised
-from graphdrop.train.predicting import predictive_samples
-
-if TYPE_CHECKING:
-    from graphdrop.train.trainer import Trainer
+from graphdrop.train.run import Run
 
 PARTS = ("validation", "calibration", "sets", "test")
 
@@ -31,24 +28,24 @@ class ScoredSamples:
     that takes too many numbers or batches, those of the parts that are scored.
 
     Args:
-        trainer: its model has the selected state. Of links, and where the samples are too many,
+        run: its model has the selected state. Of links, and where the samples are too many,
             nothing is kept, and every call draws them again.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.rows = torch.unique(torch.cat([trainer.rows[part] for part in PARTS]))
-        task, settings, nodes = trainer.task, trainer.config, len(trainer.data.x)
-        width = task.width(trainer.data, trainer.dataset.num_classes, settings.model.hidden)
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = torch.unique(torch.cat([run.rows[part] for part in PARTS]))
+        task, settings, nodes = run.task, run.config, len(run.data.x)
+        width = task.width(run.data, run.dataset.num_classes, settings.model.hidden)
         many = nodes * width * settings.predict.samples > KEPT_NUMBERS
-        if task.of_nodes and trainer.batches is None and not many:
+        if task.of_nodes and run.batches is None and not many:
             self.rows = torch.arange(nodes, device=self.rows.device)
-        self._kept: list[Tensor] | None = [] if trainer.task.of_nodes else None
+        self._kept: list[Tensor] | None = [] if run.task.of_nodes else None
         self._keep_missing()
 
     def extend(self, samples: int) -> None:
         """Let the model predict with so many samples, and draw those that are missing."""
-        engine = self.trainer.engine
+        engine = self.run.engine
         engine.defaults = replace(engine.defaults, samples=samples)
         self._keep_missing()
 
@@ -63,8 +60,8 @@ class ScoredSamples:
 
     @torch.no_grad()
     def _draw(self, rows: Tensor, first: int = 0) -> Iterator[Tensor]:
-        trainer, task = self.trainer, self.trainer.task
-        for out in predictive_samples(trainer, rows if task.of_nodes else None, first):
+        run, task = self.run, self.run.task
+        for out in run.predictive_samples(rows if task.of_nodes else None, first):
             yield out if task.of_nodes else task.decode(out, rows)
 
     def of(self, rows: Tensor) -> Samples:
@@ -72,16 +69,16 @@ class ScoredSamples:
         if self._kept is None or not bool(torch.isin(rows, self.rows).all()):
             return lambda: self._draw(rows)
         kept, places = self._kept, torch.searchsorted(self.rows, rows)
-        return lambda: (one[places] for one in kept)
+        return lambda: (sample[places] for sample in kept)
 
     def predict(
         self, rows: Tensor, calibrator: Calibrator | Literal["model"] | None = "model"
     ) -> Any:
-        """What ``Trainer.predict`` returns for these rows."""
-        trainer = self.trainer
-        settings = settled(trainer.engine)
+        """What ``Run.predict`` returns for these rows."""
+        run = self.run
+        settings = settled(run.engine)
         chosen = settings.calibrator if calibrator == "model" else calibrator
         if self._kept is None or (chosen is not None and chosen.reads_graph):
-            return trainer.predict(rows, calibrator=chosen)
-        origin = origin_of(settings, trainer.data, rows)
-        return summarised(self.of(rows), trainer.task.output, settings, chosen, origin)
+            return run.predict(rows, calibrator=chosen)
+        origin = origin_of(settings, run.data, rows)
+        return summarised(self.of(rows), run.task.output, settings, chosen, origin)

@@ -16,12 +16,13 @@ from graphdrop.config.recipes import merged
 from graphdrop.data import Dataset
 from graphdrop.executors import Executor, Job
 from graphdrop.io.files import check_regular, replace_file
-from graphdrop.train import auto
+from graphdrop.train.auto import choose_settings
+from graphdrop.train.divergence import DivergedError
+from graphdrop.train.loop import train
 from graphdrop.train.many import elsewhere, same_dataset
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
-from graphdrop.train.result import DivergedError
-from graphdrop.train.trainer import Trainer
+from graphdrop.train.run import prepare_run
 
 FACTORS: Mapping[str, tuple[float, ...]] = {
     "train.learning_rate": (0.3, 1.0, 3.0),
@@ -69,7 +70,7 @@ def tune(
     if trials < 1:
         raise ValueError(f"trials is {trials}: give 1 or more")
     asked = config.asked()
-    base = auto.chosen(config, dataset, None, Silent(), device=elsewhere(device))
+    base = choose_settings(config, dataset, Silent(), device=elsewhere(device))
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
     known = _read(log)
     settings = [base] + [
@@ -160,11 +161,11 @@ def _applies(base: Config, key: str, *, classes: bool) -> bool:
 
 
 def _score(config: Config, dataset: Dataset, device: str) -> float:
-    train = config.train.model_copy(update={"select": "calibrated-nll"})
-    trial = config.model_copy(update={"train": train})
+    changed = config.train.model_copy(update={"select": "calibrated-nll"})
+    trial = config.model_copy(update={"train": changed})
     try:
-        trainer = Trainer(trial, dataset, progress=Silent(), device=elsewhere(device))
-        return trainer.select().nll
+        run = prepare_run(trial, dataset, device=elsewhere(device))
+        return train(run, Silent()).selection.nll
     except DivergedError:
         return float("inf")
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from graphdrop.train.journal import METRICS, Journal
+from graphdrop.train.folder import METRICS, Journal
 
 
 def written(folder: Path) -> list[dict]:

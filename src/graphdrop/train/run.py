@@ -1,0 +1,218 @@
+"""``Run``: what stays the same while a run trains, and ``prepare_run``, which makes it.
+
+What changes is in ``State``. Functions of this package take the two, or parts of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphdrop.config import Config
+from graphdrop.data import Dataset
+from graphdrop.inference import predict
+from graphdrop.inference.calibrator import Calibrator
+from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
+from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.layerwise import layerwise_samples
+from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
+from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.train.batches import MiniBatches, build_batches
+from graphdrop.train.inputs import with_calibration_part
+from graphdrop.train.objective import Objective, check_consistency
+from graphdrop.train.provenance import fingerprint
+from graphdrop.train.ranks import Ranks
+from graphdrop.train.tasks import Task, task_for, weighted
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings, the graph, the task and the network of a run; none of them is replaced in it.
+
+    The weights in ``model`` change, and are part of the run's ``State``.
+    """
+
+    config: Config
+    dataset: Dataset
+    data: Data
+    """The graph of the dataset, on the device of the run."""
+    task: Task
+    loss: Loss
+    """The mean negative log-likelihood of outputs and targets."""
+    targets: Tensor
+    """The targets of all nodes, or of all pairs of nodes, in the unit of the data."""
+    rows: dict[str, Tensor]
+    """The numbers of the targets in each part: train, validation, calibration, sets and test."""
+    labels: Tensor
+    """The targets of training as the network learns them: numbers are standardized."""
+    model: Any
+    own_model: bool
+    """Whether the user built the model, and not ``config.model``."""
+    engine: SampledModel
+    """The interface of the model's sampled layers."""
+    objective: Objective
+    batches: MiniBatches | None
+    """The mini-batches; ``None`` if every step is on all training nodes."""
+    ranks: Ranks
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The checksum of the data, by which a resumed run knows that they are the same."""
+        return fingerprint(self.dataset.data)
+
+    @property
+    def inputs(self) -> Data:
+        """The graph with features as the network reads them."""
+        return self.engine.defaults.inputs(self.data)
+
+    @cached_property
+    def layerwise(self) -> bool:
+        """Whether predictions are computed layer by layer: with mini-batches, where possible.
+
+        A model of the user's own whose layers cannot be told apart is predicted full batch, and so
+        is an attached one whose own DropOut is sampled, and any model on a GPU.
+        """
+        if self.batches is None or self.batches.device.type != "cpu":
+            return False
+        layers = self.engine.sampled_layers().values()
+        if any(layer.sample_dropout or layer.batch_statistics for layer in layers):
+            return False  # which act on all nodes at once
+        try:
+            layerwise_samples(self.engine, self.data, [])
+        except (TypeError, ValueError):
+            return False
+        return True
+
+    def predict(
+        self,
+        rows: Tensor,
+        samples: int | None = None,
+        calibrator: Calibrator | Literal["model"] | None = "model",
+    ) -> Any:
+        """Predict some nodes, or some of the task's links, with the current weights."""
+        task = self.task
+        return predict(
+            self.model,
+            self.data,
+            samples,
+            output=task.output,
+            calibrator=calibrator,
+            rows=rows if task.of_nodes else None,
+            layerwise=self.layerwise,
+            decode=None if task.of_nodes else lambda outputs: task.decode(outputs, rows),
+        )
+
+    def predictive_samples(self, rows: Tensor | None, first: int = 0) -> Iterator[Tensor]:
+        """The outputs of the samples of a prediction on some nodes or all, from ``first`` on."""
+        settings = settled(self.engine)
+        draws = islice(draws_of(settings, PREDICTION_STEP), first, None)
+        if self.layerwise:
+            return layerwise_samples(self.engine, self.data, draws, rows, settings=settings)
+        return self.engine.samples(self.inputs, draws, rows)
+
+    def scores(self, part: str, answer: Any) -> Any:
+        """The scores of a prediction of one part of the split."""
+        return self.task.scores(answer, self.targets[self.rows[part]], self.config)
+
+    def drop_rates(self) -> list[float | None]:
+        """The expected drop rate of each layer; ``None`` for a layer that drops nothing."""
+        return list(self.engine.drop_rates().values())
+
+    def on_cpu(self) -> Run:
+        """The same run on the CPU. Its model is moved; graph and targets are copied."""
+        if self.targets.device.type == "cpu":
+            return self
+        data = self.dataset.data
+        return replace(
+            self,
+            model=self.model.cpu(),
+            data=data if data.edge_index.is_cpu else copy.copy(data).cpu(),
+            targets=self.targets.cpu(),
+            labels=self.labels.cpu(),
+            rows={name: rows.cpu() for name, rows in self.rows.items()},
+        )
+
+
+def prepare_run(
+    config: Config,
+    dataset: Dataset,
+    *,
+    model: nn.Module | None = None,
+    task: Task | None = None,
+    loss: Loss | None = None,
+    device: str | torch.device | None = None,
+) -> Run:
+    """Build the network, move it and the graph to the device, and check that they can be trained.
+
+    Args:
+        config: complete settings.
+        dataset: the graph and its split.
+        model: the user's model, in place of the one that the settings describe.
+        task: what is predicted; by default what the targets' type and shape say.
+        loss: in place of the task's.
+        device: by default model and data stay where they are.
+    """
+    ranks = Ranks()
+    # a copy, since PyG moves the tensors of the Data itself
+    data = dataset.data if device is None else copy.copy(dataset.data).to(device)
+    task = weighted(task or task_for(dataset, config), config, dataset)
+    check_consistency(config.objective, task)
+    targets = task.targets(data).to(data.x.device)
+    parts = with_calibration_part(task.parts(dataset.split), config)
+    # The same tensors in every call: what was worked out for them is then found again.
+    rows = {name: mask.nonzero().flatten().to(device) for name, mask in parts.items()}
+    for name, members in rows.items():
+        if not len(members):
+            raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
+
+    own_model, settings = model is not None, config.model
+    if model is None:
+        edges = dataset.graph.num_edges if find(settings.method).local else 0
+        outputs = task.width(data, dataset.num_classes, settings.hidden)
+        model = Blueprint(settings, int(data.x.shape[1]), outputs, edges).build(config.seed)
+    model = model.to(device)
+    engine = sampled(model)
+
+    trained = targets[rows["train"]]
+    defaults = PredictionDefaults.of(config).fitted(data.x, rows["train"])
+    if loss is None:  # a loss of the user's own takes numbers as they are
+        defaults = replace(defaults, target_moments=task.moments(trained))
+    if task.output == "classes" and task.of_nodes:
+        counts = trained.bincount(minlength=dataset.num_classes).tolist()
+        defaults = replace(defaults, class_counts=counts)
+    engine.defaults = defaults
+    labels = defaults.standardized_targets(trained)
+
+    name = config.train.estimator
+    if name != "method":  # a user's own model may have any rates
+        engine.estimator = (
+            named_estimator(name, settings.temperature) if own_model else estimator(settings, name)
+        )
+    return Run(
+        config=config,
+        dataset=dataset,
+        data=data,
+        task=task,
+        loss=loss or task.loss,
+        targets=targets,
+        rows=rows,
+        labels=labels,
+        model=model,
+        own_model=own_model,
+        engine=engine,
+        objective=Objective(config.objective, engine, len(labels)),
+        batches=build_batches(
+            config, dataset.data, rows["train"], labels, task=task, model=engine, ranks=ranks
+        ),
+        ranks=ranks,
+    )

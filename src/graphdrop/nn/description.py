@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphdrop.sampling import estimators, rates, samplers
+from graphdrop.sampling import edges, estimators, rates, samplers
 
 _KNOWN: dict[str, type[nn.Module]] = {
     name: getattr(package, name)
-    for package in (samplers, rates, estimators)
+    for package in (samplers, rates, estimators, edges)
     for name in package.__all__
     if inspect.isclass(getattr(package, name)) and issubclass(getattr(package, name), nn.Module)
 }

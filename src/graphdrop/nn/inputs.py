@@ -11,7 +11,7 @@ from graphdrop.graph import Graph, Normalization
 from graphdrop.nn.cache import TensorCache
 from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
 from graphdrop.nn.plan import takes_sparse
-from graphdrop.sampling.edges import describe_edges
+from graphdrop.sampling.rates import Rate
 from graphdrop.sampling.samplers import Sampler
 
 SPARSE_DEVICES = ("cpu", "cuda")
@@ -86,12 +86,13 @@ class Inputs:
         )
         return graph
 
-    def edges(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        """The edge features of amortized rates."""
+    def edges(self, graph: Graph, x: Tensor | SparseFeatures, rate: Rate) -> Tensor:
+        """What a rate reads of the edges of a graph."""
         described: Tensor = self._known.get(
-            lambda: describe_edges(graph, x.matrix if isinstance(x, SparseFeatures) else x),
+            lambda: rate.describe(graph, x.matrix if isinstance(x, SparseFeatures) else x),
             graph,
             x,
+            *rate.buffers(),
             extra="edges",
         )
         return described

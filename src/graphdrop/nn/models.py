@@ -380,7 +380,7 @@ class GCN(KeepsStream, SampledModel):
         return parts, x[:read] if isinstance(x, Tensor) else x.select(torch.arange(read))
 
     def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures | None) -> None:
-        """Set the edge features of samplers with amortized rates."""
+        """Set the edges of samplers whose rates are computed from them."""
         samplers = [layer.sampler for layer in self._convs if layer.sampler is not None]
         if not any(sampler.reads_edges for sampler in samplers):
             return
@@ -390,7 +390,8 @@ class GCN(KeepsStream, SampledModel):
                 "knows those of its own nodes alone: use graphdrop.loading.NeighborLoader, or "
                 "WholeGraph.from_data(data)"
             )
-        edges = self._inputs.edges(graph, x)
+        # every layer has a copy of one rate, and all copies read the same of an edge
+        edges = self._inputs.edges(graph, x, samplers[0].rate)
         for sampler in samplers:
             sampler.observe(edges)
 

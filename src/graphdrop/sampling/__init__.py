@@ -20,6 +20,7 @@ from graphdrop.sampling.estimators import (
 from graphdrop.sampling.rates import (
     AmortizedRate,
     BetaBernoulliRate,
+    EdgeRate,
     FixedRate,
     LearnedRate,
     Rate,
@@ -51,6 +52,7 @@ __all__ = [
     "DropOut",
     "EdgeFit",
     "EdgePrior",
+    "EdgeRate",
     "EdgeTest",
     "Estimator",
     "FixedRate",

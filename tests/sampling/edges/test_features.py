@@ -150,7 +150,7 @@ def test_a_graph_is_described_once_for_all_passes_and_parts_of_it(
         calls.append(graph)
         return describe_edges(graph, x)
 
-    monkeypatch.setattr("graphdrop.nn.inputs.describe_edges", counting)
+    monkeypatch.setattr("graphdrop.sampling.rates.amortized.describe_edges", counting)
     network, graph, rows = amortised_network(), TOWN.graph(), torch.tensor([1, 3])
     for _ in range(3):
         network(X, graph)

@@ -42,6 +42,8 @@ WIDTHS = np.array([1.0, 3.0, 3.0, 3.0, 3.0, 3.0])
 COEFFICIENT_WIDTH = 1.5
 """The standard deviation of the normal prior on a coefficient, whose mean is 0."""
 START = np.array([2.0, -1.5, 1.5, -1.0, 1.0, 1.0])
+LARGEST = 15.0
+"""A logit at which masks keep every edge; further ones are no different in float32."""
 STEPS = 60
 """The largest number of iterations of L-BFGS from one start."""
 
@@ -108,7 +110,7 @@ class EdgePrior(nn.Module):
     ) -> Tensor:
         """The logit of the keep probability of every edge, ``[E]`` in CSR order.
 
-        Those of self-loops, which are always kept, mean nothing.
+        Self-loops are always kept: their logit is ``LARGEST``.
 
         Args:
             graph: a whole graph.
@@ -118,6 +120,7 @@ class EdgePrior(nn.Module):
         numbers = self.numbers(graph, x, columns)
         standard = (numbers - self.center.double().cpu()) / self.scale.double().cpu()
         logits = self.bias.double().cpu() + standard @ self.coefficients.double().cpu()
+        logits = logits.clamp(-LARGEST, LARGEST).masked_fill(graph.self_loop.cpu(), LARGEST)
         return logits.float().to(graph.indices.device)
 
     @torch.no_grad()

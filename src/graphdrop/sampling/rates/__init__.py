@@ -3,7 +3,8 @@
 from graphdrop.sampling.rates.amortized import AmortizedRate
 from graphdrop.sampling.rates.base import Rate
 from graphdrop.sampling.rates.beta_bernoulli import BetaBernoulliRate
+from graphdrop.sampling.rates.edge import EdgeRate
 from graphdrop.sampling.rates.fixed import FixedRate
 from graphdrop.sampling.rates.learned import LearnedRate
 
-__all__ = ["AmortizedRate", "BetaBernoulliRate", "FixedRate", "LearnedRate", "Rate"]
+__all__ = ["AmortizedRate", "BetaBernoulliRate", "EdgeRate", "FixedRate", "LearnedRate", "Rate"]

@@ -5,8 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from graphdrop.graph import CSR, Graph
 from graphdrop.io.devices import wide
 from graphdrop.io.ordered import ordered_sum
+from graphdrop.sampling.edges import describe_edges
 from graphdrop.sampling.rates import kumaraswamy
 from graphdrop.sampling.rates.base import Rate
 
@@ -64,6 +66,15 @@ class AmortizedRate(Rate):
         nn.init.normal_(self.outer.weight, std=0.01)
         nn.init.uniform_(self.outer.bias[:1], 1.0, 1.5)
         nn.init.uniform_(self.outer.bias[1:], 0.49, 0.51)
+
+    @property
+    def reads_edges(self) -> bool:
+        """True: rates are computed from edge features."""
+        return True
+
+    def describe(self, graph: Graph, x: Tensor | CSR) -> Tensor:
+        """The edge features of a whole graph."""
+        return describe_edges(graph, x)
 
     def observe(self, edges: Tensor) -> None:
         """Set the edges that the rates belong to, as edge features `[E, features]`."""

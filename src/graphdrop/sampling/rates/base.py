@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from graphdrop.graph import CSR, Graph
 from graphdrop.graph.masks import Table
 
 
@@ -39,6 +40,18 @@ class Rate(nn.Module, ABC):
     def keeps_all(self) -> bool:
         """Whether the keep probability is exactly 1."""
         return False
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether the rates are computed from what `describe` says of the edges of a graph."""
+        return False
+
+    def describe(self, graph: Graph, x: Tensor | CSR) -> Tensor:
+        """What `observe` takes for a whole graph with these features, a row per edge."""
+        raise NotImplementedError
+
+    def observe(self, edges: Tensor) -> None:
+        """Set the edges that the rates belong to, if they are computed from edges."""
 
     @property
     def num_uniforms(self) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import TEMPERATURE, Kind, Mask, Sharing, rescale_factor, uniforms
 from graphdrop.io.devices import has_float64, moved
-from graphdrop.sampling.rates import AmortizedRate, FixedRate, Rate
+from graphdrop.sampling.rates import FixedRate, Rate
 from graphdrop.sampling.samplers.draw import Draw
 
 
@@ -130,12 +130,11 @@ class Sampler(nn.Module):
     @property
     def reads_edges(self) -> bool:
         """Whether the rate is computed from edge features, which ``observe`` sets."""
-        return isinstance(self.rate, AmortizedRate)
+        return self.rate.reads_edges
 
     def observe(self, edges: Tensor) -> None:
-        """Set the edge features of the whole graph, as ``describe_edges`` returns them."""
-        if isinstance(self.rate, AmortizedRate):
-            self.rate.observe(edges)
+        """Set the edges of the whole graph, as ``rate.describe`` returns them."""
+        self.rate.observe(edges)
 
     def mask(self, graph: Graph, draw: Draw | None, layer: int) -> Mask:
         """The mask of one layer in one forward pass; the expected mask if ``draw`` is ``None``."""

@@ -235,13 +235,13 @@ def _prepare() -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    source = TESTS.parent / "src"
+    root = TESTS.parent  # `experiments` writes some of the valid files
     limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return (
         os.environ
         | limits
         | {
-            "PYTHONPATH": os.pathsep.join([str(source), str(TESTS), *_path()]),
+            "PYTHONPATH": os.pathsep.join([*map(str, (root / "src", root, TESTS)), *_path()]),
             "GRAPHDROP_MAX_BYTES": str(LOADED),
             "GRAPHDROP_DATA": str(folder / "none"),
             "HOME": str(folder),

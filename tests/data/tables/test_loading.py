@@ -193,6 +193,18 @@ def test_pandas_tables_as_read_from_files_need_no_name_of_their_ids():
         from_pandas(nodes, by_row + 1)
 
 
+def test_numbers_in_a_column_named_id_are_ids_though_rows_have_such_numbers_too():
+    nodes = pandas.DataFrame({"id": range(1, 21), "size": range(20), "label": ["x", "y"] * 10})
+    edges = pandas.DataFrame({"source": [1, 2], "target": [3, 9]})
+    dataset = from_pandas(nodes, edges)
+    assert dataset.data.names.ids == tuple(map(str, range(1, 21)))
+    shuffled = from_pandas(nodes[::-1].reset_index(drop=True), edges)
+    assert torch.equal(shuffled.data.x, dataset.data.x)
+    assert torch.equal(shuffled.data.edge_index, dataset.data.edge_index)
+    nodes["id"] = 7  # which tells no node from another one
+    assert from_pandas(nodes, edges).data.names.ids == tuple(map(str, range(20)))
+
+
 def test_networkx_attributes_are_columns():
     club = networkx.karate_club_graph()
     for node in club:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from graphdrop.data.tables.edge_table import are_ends_among
-from graphdrop.data.tables.node_table import id_column
+from graphdrop.data.tables.node_table import ID_NAMES, id_column
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.table import Column, Table, distinct
 from graphdrop.io.memory import most_bytes
@@ -56,7 +56,8 @@ def from_pandas(
         edges: a row for each edge, with the ids of its ends; see ``load_tables``.
         label: the column of classes or of numbers.
         id: the column of ids; ``None`` takes the index of ``nodes``, or, where that only counts the
-            rows and the edges name none of its numbers, the column that the edges name.
+            rows, a column named ``id`` or the like that holds all ends of the edges, or the one
+            that the edges name where they do not name the numbers of rows.
         features: columns; see ``load_tables``, and there for what follows as well.
         split_column: a column with ``train``, ``val`` and ``test``.
         split_by_time: a column of dates or numbers.
@@ -204,10 +205,12 @@ def _with_index(
     index = _from_series(nodes.index.to_series(), own)
     if type(nodes.index).__name__ == "RangeIndex":  # which `read_csv` makes
         table = Table("edges", edges, len(next(iter(edges.values()), Column())))
-        if not are_ends_among(table, set(index.strings()), options):
+        fits = are_ends_among(table, set(index.strings()), options)
+        if not fits or any(name.lower() in ID_NAMES for name in columns):
             found = id_column(Table("nodes", columns, len(nodes)), None, table, options)
             cells = {text if text is None else text.strip() for text in columns[found].strings()}
-            if are_ends_among(table, cells, options):
+            distinct_cells = len(cells) == len(nodes)
+            if (distinct_cells or not fits) and are_ends_among(table, cells, options):
                 return columns, replace(options, id=found)
     return {own: index} | columns, replace(options, id=own)
 

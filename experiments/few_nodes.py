@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss, one_hot
 
 from graphdrop import GCN, GraphDropConnect
-from graphdrop.calibration.methods import (
-    METHODS,
-    EntropyTemperatureScaling,
-    LabelScaling,
-    VarianceScaling,
-)
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.labels import LabelScaling
+from graphdrop.calibration.methods import METHODS
+from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.draws import draws_of, settled
@@ -68,7 +67,7 @@ def of_network(draw: int, methods: Sequence[str]) -> Iterator[tuple[int, Losses]
     torch.manual_seed(draw)
     nodes = 60 + COUNTS[-1] + TEST
     data = synthetic_graph(nodes, 3, num_features=100, words_per_node=10, seed=draw).data
-    train, validation, test = torch.randperm(nodes).split([60, COUNTS[-1], TEST])
+    train, validation, test = torch.randperm(nodes).tensor_split([60, 60 + COUNTS[-1]])
     model = GCN(100, 32, 2, 3, GraphDropConnect(blocks=2), seed=draw)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     states = []
@@ -77,7 +76,7 @@ def of_network(draw: int, methods: Sequence[str]) -> Iterator[tuple[int, Losses]
         optimizer.zero_grad()
         loss = cross_entropy(model(data.x, data.edge_index)[train], data.y[train])
         loss = loss + min(1.0, epoch / 20) / len(train) * model.kl()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if epoch % EVERY == 0:
             engine = sampled(model.eval())
@@ -86,13 +85,14 @@ def of_network(draw: int, methods: Sequence[str]) -> Iterator[tuple[int, Losses]
                 states.append(torch.stack(list(engine.samples(data, draws_of(settings, 0), None))))
     for count in COUNTS:
         rows = validation[:count]
-        samples = min(states, key=lambda s, r=rows: class_nll(s[:, r], data.y[r]))
+        losses_of_states = [class_nll(state[:, rows], data.y[rows]) for state in states]
+        samples = states[losses_of_states.index(min(losses_of_states))]
         losses = {"none": class_nll(samples[:, test], data.y[test])}
         around = Surroundings(samples.double().mean(0), data.edge_index, rows, train)
         for name in methods:
             found = fit(name, samples[:, rows], data.y[rows], around)
             new = samples[:, test]
-            correct = found.corrector(lambda n=new: iter(n), replace(around, rows=test))
+            correct = found.corrector(partial(iter, new), replace(around, rows=test))
             losses[name] = class_nll(torch.stack([correct(one) for one in new]), data.y[test])
         yield count, losses
 
@@ -131,7 +131,7 @@ def of_labels(draw: int) -> Iterator[tuple[int, Losses]]:
         return float(-(logsigmoid(sign * z).logsumexp(0) - math.log(SAMPLES)).mean())
 
     for count in COUNTS:
-        found = LabelScaling.fit(lambda n=count: iter(logits[:, :n]), truth[:count])
+        found = LabelScaling.fit(partial(iter, logits[:, :count]), truth[:count])
         corrected = found.correct(logits[:, -TEST:])
         yield count, {"none": loss(logits[:, -TEST:]), "labels": loss(corrected)}
 
@@ -144,7 +144,7 @@ def of_numbers(draw: int) -> Iterator[tuple[int, Losses]]:
     outputs = torch.cat([torch.zeros_like(error), log_variance], 1)[None]
     plain = 0.5 * math.log(2.0 * math.pi * math.e)  # of a variance of 1
     for count in COUNTS:
-        found = VarianceScaling.fit(lambda n=count: iter(outputs[:, :n]), error[:count])
+        found = VarianceScaling.fit(partial(iter, outputs[:, :count]), error[:count])
         factor = float(found.factor)
         yield count, {"none": plain, "variance": plain + 0.5 * (math.log(factor) + 1 / factor - 1)}
 

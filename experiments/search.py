@@ -15,7 +15,8 @@ from pydantic import Field
 from experiments.keys import run_key
 from experiments.recipe import Cell, Part, Row, Rule, checked, settled_run, toml_names
 from experiments.spaces import Assignment, Space, draw, nested, values_of
-from graphdrop.config import Config, auto, explained
+from graphdrop.config import Config, auto
+from graphdrop.config.toml import explained
 
 OF_A_CELL = ("data.dataset", "data.split", "data.split_seed", "model.method", "model.layers")
 """Settings that a search must not vary, so that runs stay comparable."""

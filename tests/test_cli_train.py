@@ -17,6 +17,7 @@ from graphdrop import config, load_dataset
 from graphdrop.calibration.refusal import trusted
 from graphdrop.cli import main
 from graphdrop.cli.sheet import shown
+from graphdrop.config import toml
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
 from graphdrop.nn.sampled import sampled
@@ -347,7 +348,7 @@ def test_help_explains_every_setting(run, monkeypatch):
     code, printed, _ = run("train", "--help-all")
     assert code == 0
     words = " ".join(printed.split())
-    for setting in config.explained():
+    for setting in toml.explained():
         assert f"{setting.key} ({setting.default}): {setting.description}" in words
     for option in ("--out", "--config", "--set", "--resume", "--dataset", "--method"):
         assert option in words

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from graphdrop import config
-from graphdrop.config import Config, Method
+from graphdrop.config import Config, Method, toml
 from graphdrop.config.recipes import BY_METHOD
 
 BASELINES = [Method.GCN, Method.GCN_DO, Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS]
@@ -79,38 +79,38 @@ def test_a_section_can_be_given_as_an_object():
 def test_the_written_file_gives_the_same_settings_back(method, tmp_path):
     settings = config.settle({"seed": 7, "model": {"method": str(method), "blocks": "feature"}})
     file = tmp_path / "config.toml"
-    file.write_text(config.to_toml(settings), encoding="utf-8")
-    assert config.settle(config.read(file)) == settings
+    file.write_text(toml.to_toml(settings), encoding="utf-8")
+    assert config.settle(toml.read(file)) == settings
 
 
 @hypothesis_settings(deadline=None)  # a busy machine is no failure
 @given(st.text())
 def test_any_text_survives_the_file(text):
     settings = Config(data=config.DataSettings(dataset=text))
-    assert config.settle(tomllib.loads(config.to_toml(settings))) == settings
+    assert config.settle(tomllib.loads(toml.to_toml(settings))) == settings
 
 
 @hypothesis_settings(deadline=None)  # a busy machine is no failure
 @given(st.floats(0, allow_infinity=False, allow_nan=False))
 def test_any_number_survives_the_file(number):
     settings = Config(objective=config.ObjectiveSettings(l2=number))
-    assert config.settle(tomllib.loads(config.to_toml(settings))) == settings
+    assert config.settle(tomllib.loads(toml.to_toml(settings))) == settings
 
 
 def test_the_written_file_explains_every_setting():
     # Long explanations go over several lines.
     comments = " ".join(
         line.removeprefix("# ").strip()
-        for line in config.to_toml(Config()).splitlines()
+        for line in toml.to_toml(Config()).splitlines()
         if line.startswith("#")
     )
-    for setting in config.explained():
+    for setting in toml.explained():
         assert setting.description
         assert setting.description in comments
 
 
 def test_the_explanations_name_every_setting_once():
-    keys = [one.key for one in config.explained()]
+    keys = [one.key for one in toml.explained()]
     dumped = Config().model_dump()
     sections = [name for name, value in dumped.items() if isinstance(value, dict)]
     expected = ["seed", "recipe"] + [f"{part}.{name}" for part in sections for name in dumped[part]]
@@ -121,7 +121,7 @@ def test_overrides_are_toml_or_else_text():
     asked = {"train": {"epochs": 5}, "seed": 1}
     words = ["seed=2", "train.learning_rate=1e-3", "model.norm=sym", 'model.init="paper"']
     words += ["model.residual=true", "data.dataset=a=b"]
-    assert config.override(asked, words) == {
+    assert toml.override(asked, words) == {
         "seed": 2,
         "train": {"epochs": 5, "learning_rate": 1e-3},
         "model": {"norm": "sym", "init": "paper", "residual": True},
@@ -133,7 +133,7 @@ def test_overrides_are_toml_or_else_text():
 @pytest.mark.parametrize("word", ["train.epochs", "=3", "a.b.c=1", "seed.x=1"])
 def test_an_override_that_names_no_setting_is_refused(word):
     with pytest.raises(ValueError, match="--set is"):
-        config.override({"seed": 0}, [word])
+        toml.override({"seed": 0}, [word])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_an_unknown_method_gets_the_list_of_names():
 def test_a_methods_name_is_taken_in_any_case_and_kept_in_its_own(name):
     settings = config.settle({"model": {"method": name}})
     assert settings == Config()
-    assert 'method = "GCN-BBGDC"' in config.to_toml(settings)
+    assert 'method = "GCN-BBGDC"' in toml.to_toml(settings)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_an_architecture_before_a_methods_name_is_a_setting(name, architecture, 
     for said in ({}, {"architecture": architecture.upper()}):
         assert config.settle({"model": {"method": name, **said}}) == apart
     assert Config(model=config.ModelSettings(method=name)) == apart
-    assert config.settle(tomllib.loads(config.to_toml(apart))) == apart
+    assert config.settle(tomllib.loads(toml.to_toml(apart))) == apart
 
 
 def test_two_architectures_are_refused_in_one_sentence():
@@ -231,7 +231,7 @@ def test_the_class_itself_says_the_same_as_settle(asked):
 )
 def test_a_setting_without_its_section_gets_the_whole_name(name, given):
     with pytest.raises(ValueError, match=f"^{name} is not a setting: give {given}$"):
-        config.settle(config.override({}, [f"{name}=3"]))
+        config.settle(toml.override({}, [f"{name}=3"]))
 
 
 def test_a_long_value_is_cut_in_the_error():
@@ -259,32 +259,32 @@ def test_a_text_that_would_take_long_is_refused_before_it_is_parsed(
     file.write_text(text)
     monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("it was parsed"))
     with pytest.raises(ValueError, match=rf"bomb\.toml has .*{message}"):
-        config.read(file)
+        toml.read(file)
     with pytest.raises(ValueError, match="--set is ") as raised:
-        config.override({}, [f"model.norm={text}"])
+        toml.override({}, [f"model.norm={text}"])
     assert len(str(raised.value)) < 300
 
 
 def test_no_more_of_a_file_is_read_than_settings_take(tmp_path: Path):
     (tmp_path / "large.toml").write_text("#" * 70_000)
     with pytest.raises(ValueError, match=r"large\.toml has more than 65536 bytes"):
-        config.read(tmp_path / "large.toml")
+        toml.read(tmp_path / "large.toml")
 
 
 def test_dots_and_brackets_in_comments_do_not_count(tmp_path: Path):
     file = tmp_path / "some.toml"
     file.write_text("# " + "." * 500 + "[" * 500 + "\nseed = 3\r\n")
-    assert config.read(file) == {"seed": 3}
+    assert toml.read(file) == {"seed": 3}
 
 
 def test_a_number_of_thousands_of_digits_is_refused_with_the_file(tmp_path: Path):
     file = tmp_path / "some.toml"
     file.write_text("seed = " + "9" * 5000)
     with pytest.raises(ValueError, match=r"some\.toml is not TOML"):
-        config.read(file)
+        toml.read(file)
     file.write_text("seed = 0x" + "f" * 5000)
     with pytest.raises(ValueError, match="seed is a number of thousands of digits"):
-        config.settle(config.read(file))
+        config.settle(toml.read(file))
 
 
 def test_all_that_is_wrong_is_said_at_once():
@@ -300,17 +300,17 @@ def test_settings_cannot_be_changed_afterwards():
 def test_differences_names_what_differs():
     one = Config()
     other = config.settle({"seed": 1, "train": {"epochs": 3}})
-    assert config.differences(one, one) == []
-    assert config.differences(one, other) == ["seed", "train.epochs"]
+    assert toml.differences(one, one) == []
+    assert toml.differences(one, other) == ["seed", "train.epochs"]
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path):
     file = tmp_path / "broken.toml"
     file.write_text("[model\n")
     with pytest.raises(ValueError, match=r"broken\.toml is not TOML"):
-        config.read(file)
+        toml.read(file)
     with pytest.raises(ValueError, match=r"absent\.toml cannot be read"):
-        config.read(tmp_path / "absent.toml")
+        toml.read(tmp_path / "absent.toml")
 
 
 def test_the_page_on_training_explains_every_setting_and_every_method():
@@ -318,7 +318,7 @@ def test_the_page_on_training_explains_every_setting_and_every_method():
     rows = page.splitlines()
     expected = [
         f"| `{one.key}` | `{one.default}` | {one.description} | {one.takes} |"
-        for one in config.explained()
+        for one in toml.explained()
     ]
     assert [row for row in expected if row not in rows] == []
     for method in Method:

@@ -9,7 +9,7 @@ import typer
 
 import graphdrop
 from graphdrop.cli import app
-from graphdrop.config import explained
+from graphdrop.config.toml import explained
 
 ROOT = Path(__file__).parents[1]
 LEDGER = ROOT / "docs" / "project" / "ledger.md"

@@ -18,7 +18,7 @@ from experiments.search_ranking import outcome
 from experiments.search_results import fragment, table
 from experiments.single_run import run_config
 from experiments.spaces import Space, draw
-from graphdrop.config import explained
+from graphdrop.config.toml import explained
 from graphdrop.data.synthetic import synthetic_graph
 
 KEPT = {"key", "seed", "config", "data", "versions", "validation", "epochs", "selected_epoch"}

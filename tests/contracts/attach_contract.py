@@ -19,8 +19,7 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialize
-from graphdrop.kernels.reference import draw_values
+from graphdrop.kernels.reference import draw_values, materialize
 from graphdrop.nn.attach import Handle, attach
 from graphdrop.sampling.rates import LearnedRate
 from graphdrop.sampling.samplers import Draw, GraphDropConnect

@@ -16,7 +16,7 @@ from contracts.masked_sums import normal
 from contracts.single_layers import one_pass
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.sampling.samplers import Draw, Sampler

@@ -8,7 +8,8 @@ import torch
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import Backend, aggregate, cpu, reference
+from graphdrop.kernels import aggregate, cpu, reference
+from graphdrop.kernels.aggregate import Backend
 
 NODES = 9
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 20), NODES)

@@ -11,8 +11,8 @@ from contracts.masked_sums import normal, passes, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import aggregate, materialize
-from graphdrop.kernels.reference import draw_values
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.reference import draw_values, materialize
 
 NODES = 20
 PAIRS = torch.unique(power_law_edges(NODES, 120), dim=1)

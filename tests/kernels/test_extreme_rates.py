@@ -7,7 +7,8 @@ from torch import Tensor
 from contracts.masked_sums import assert_fused_is_exact, normal, passes, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, reads_all_bits, stream_key
-from graphdrop.kernels import aggregate, aggregate_samples, cpu, samples
+from graphdrop.kernels import aggregate, cpu, samples
+from graphdrop.kernels.samples import aggregate_samples
 
 NODES = 40
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 300), NODES)

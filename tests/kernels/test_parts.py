@@ -9,7 +9,8 @@ from torch import Tensor
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import aggregate, materialize
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.reference import materialize
 
 NODES, FEATURES, LAYERS = 60, 7, 3
 ROWS = torch.tensor([3, 17, 20, 41, 59])

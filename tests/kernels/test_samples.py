@@ -6,7 +6,8 @@ import torch
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import aggregate, aggregate_samples, samples
+from graphdrop.kernels import aggregate, samples
+from graphdrop.kernels.samples import aggregate_samples
 
 
 def masks_of(kind: Kind, **options: object) -> list[Mask]:

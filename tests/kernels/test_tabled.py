@@ -10,8 +10,10 @@ from torch import Tensor
 from contracts.masked_sums import assert_within, normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
-from graphdrop.kernels import aggregate, aggregate_samples, materialize, samples
+from graphdrop.kernels import aggregate, samples
 from graphdrop.kernels import reference as plain
+from graphdrop.kernels.reference import materialize
+from graphdrop.kernels.samples import aggregate_samples
 
 NODES = 40
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 300), NODES)

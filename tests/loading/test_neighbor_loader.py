@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import stream_key, uniforms
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.loading import NeighborLoader, node_numbers
 from graphdrop.loading.node_numbers import NodeNumbers
 from graphdrop.sampling.samplers import Draw, DropEdge

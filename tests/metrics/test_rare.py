@@ -5,14 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from graphdrop.metrics import (
-    average_precision,
-    budget_nodes,
-    cost_threshold,
-    rare_classes,
-    rare_figures,
-    recall_at_budget,
-)
+from graphdrop.metrics import average_precision, rare_classes, recall_at_budget
+from graphdrop.metrics.rare import budget_nodes, cost_threshold, rare_figures
 
 
 def drawn(seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor]:

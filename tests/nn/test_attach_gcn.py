@@ -13,7 +13,7 @@ from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, GCN, attach
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.nn.attach import Handle
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler

@@ -27,7 +27,7 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.sampling.estimators import Estimator
 from graphdrop.sampling.rates import BetaBernoulliRate
 from graphdrop.sampling.samplers import Draw, DropEdge
-from graphdrop.train import Objective
+from graphdrop.train.objective import Objective
 from graphdrop.train.progress import Silent
 
 FEATURES, CLASSES = 30, 3

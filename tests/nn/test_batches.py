@@ -11,7 +11,7 @@ from torch_geometric.nn.models import basic_gnn
 
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.loading import ClusterLoader, NeighborLoader, WholeGraph, with_graph
 from graphdrop.nn import GCN, SampledGCNConv, sampled
 from graphdrop.nn.attach import attach

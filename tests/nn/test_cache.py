@@ -9,8 +9,9 @@ from torch import Tensor
 
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
-from graphdrop.nn import GCN, SparseFeatures
+from graphdrop.nn import GCN
 from graphdrop.nn.cache import CAPACITY, TensorCache
+from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
 
 

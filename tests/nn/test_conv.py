@@ -13,8 +13,9 @@ from contracts.single_layers import one_pass
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
-from graphdrop.nn import Order, SampledGCNConv, SparseFeatures, plan
-from graphdrop.nn.plan import SharedProduct
+from graphdrop.nn import SampledGCNConv, plan
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.plan import Order, SharedProduct
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 

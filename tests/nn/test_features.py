@@ -10,8 +10,8 @@ from torch import Tensor
 from contracts.allocations import allocations
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
-from graphdrop.nn import GCN, SparseFeatures, features
-from graphdrop.nn.features import drop_dense
+from graphdrop.nn import GCN, features
+from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropOut, GraphDropConnect
 

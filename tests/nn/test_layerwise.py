@@ -25,7 +25,8 @@ from graphdrop import (
     attach,
     predict,
 )
-from graphdrop.graph import Graph, row_window
+from graphdrop.graph import Graph
+from graphdrop.graph.window import row_window
 from graphdrop.kernels import aggregate
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import states

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate_samples
+from graphdrop.kernels.samples import aggregate_samples
 from graphdrop.nn import GCN, plan
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
 from graphdrop.sampling.samplers import (

@@ -286,10 +286,11 @@ def _read_planetoid(folder: Path, random: Random) -> None:
 
 def _read_settings(folder: Path, random: Random) -> None:
     from graphdrop import config  # noqa: PLC0415
+    from graphdrop.config import toml  # noqa: PLC0415
 
-    asked = config.read(folder / "config.toml") if random.random() < 0.8 else {}
+    asked = toml.read(folder / "config.toml") if random.random() < 0.8 else {}
     words = ["data.dataset=" + "x" * random.choice((10, 70_000)), "seed=2"]
-    config.settle(config.override(asked, words[: random.choice((1, 2))]))
+    config.settle(toml.override(asked, words[: random.choice((1, 2))]))
 
 
 def _read_network(folder: Path, random: Random) -> None:

@@ -114,8 +114,9 @@ SCHEMAS: list[Any] = []
 
 def read_settings(folder: Path, random: Random) -> None:
     from graphdrop import config  # noqa: PLC0415
+    from graphdrop.config import toml  # noqa: PLC0415
 
-    asked = config.read(folder / "config.toml")
+    asked = toml.read(folder / "config.toml")
     if random.random() < 0.3:
         words = (
             "train.epochs=3",
@@ -125,8 +126,8 @@ def read_settings(folder: Path, random: Random) -> None:
             "a.b.c=1",
             "model=1",
         )
-        asked = config.override(asked, mutations.mutated_words([random.choice(words)], random))
-    config.to_toml(config.settle(asked))
+        asked = toml.override(asked, mutations.mutated_words([random.choice(words)], random))
+    toml.to_toml(config.settle(asked))
 
 
 def read_network(folder: Path, random: Random) -> None:

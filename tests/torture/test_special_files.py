@@ -9,7 +9,8 @@ import pytest
 
 from contracts.small_runs import write_graph
 from experiments.store import Store as Records
-from graphdrop import config, load, load_dataset
+from graphdrop import load, load_dataset
+from graphdrop.config import toml
 from graphdrop.data.download import read_verified
 from graphdrop.data.store import Store, convert
 from graphdrop.io.files import check_regular, replace_file
@@ -111,7 +112,7 @@ def test_other_files_that_are_pipes_are_refused(tmp_path):
         Records(tmp_path).append({"key": "0" * 16})
     with pytest.raises(OSError, match="a pipe or a device"):
         replace_file(tmp_path / "file", b"")
-    for read in (config.read, read_trials, lambda path: read_verified(path, "")):
+    for read in (toml.read, read_trials, lambda path: read_verified(path, "")):
         with pytest.raises((OSError, ValueError), match="a pipe or a device"):
             read(pipes[0])
 

@@ -108,8 +108,9 @@ def parquet_tables(folder: Path) -> None:
 def settings(folder: Path) -> None:
     """All settings with their comments, and a few as one writes them."""
     from graphdrop import config  # noqa: PLC0415
+    from graphdrop.config import toml  # noqa: PLC0415
 
-    _write(folder / "all", {"config.toml": config.to_toml(config.Config()).encode()})
+    _write(folder / "all", {"config.toml": toml.to_toml(config.Config()).encode()})
     few = (
         'seed = 3\nrecipe = "paper"\n[model]\nmethod = "GCN-BBGDC"\nlayers = 4\nhidden = 32\n'
         '[train]\nepochs = 10\nlearning_rate = 1e-2\n[data]\ndataset = "cora"\n'

@@ -8,8 +8,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import Config, Trainer, load, predict
-from graphdrop.config import Method, read, settle
+from graphdrop.config import Method, settle
 from graphdrop.config.auto import choose, ways
+from graphdrop.config.toml import read
 from graphdrop.data import load_dataset
 from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.synthetic import synthetic_graph

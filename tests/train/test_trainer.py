@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from graphdrop import metrics
-from graphdrop.config import Method, differences, read, settle
+from graphdrop.config import Method, settle
+from graphdrop.config.toml import differences, read
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.inference import predict
 from graphdrop.inference.predictive import NotFiniteError

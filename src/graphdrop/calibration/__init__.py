@@ -1,13 +1,12 @@
 """How answers are made honest: calibrators, their floor, prediction sets, refusal."""
 
 from graphdrop.calibration.fit import apply, calibrate
-from graphdrop.calibration.floor import CalibrationFloor, calibration_floor
+from graphdrop.calibration.floor import calibration_floor
 from graphdrop.calibration.refusal import Trust, trusted
 from graphdrop.calibration.sets import PredictionSets
 from graphdrop.inference.calibrator import Calibrator
 
 __all__ = [
-    "CalibrationFloor",
     "Calibrator",
     "PredictionSets",
     "Trust",

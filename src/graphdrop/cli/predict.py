@@ -244,7 +244,7 @@ def _flags(
     """The nodes to look at for every rare class, by class."""
     import torch  # noqa: PLC0415 - --help needs no torch
 
-    from graphdrop.metrics import budget_nodes, cost_threshold  # noqa: PLC0415
+    from graphdrop.metrics.rare import budget_nodes, cost_threshold  # noqa: PLC0415
 
     count = len(answer.probabilities)
     nodes = torch.arange(count) if data.y is None else (data.y.cpu() < 0).nonzero().flatten()

@@ -20,7 +20,7 @@ from graphdrop.io.visible import Console, say
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
-    from graphdrop.metrics import RareFigures
+    from graphdrop.metrics.rare import RareFigures
     from graphdrop.metrics.registry import Scores
     from graphdrop.train.opening import Opened
     from graphdrop.train.records import ResultNote
@@ -141,7 +141,8 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     """
     from graphdrop.data.names import Names  # noqa: PLC0415
     from graphdrop.inference import predict as infer  # noqa: PLC0415
-    from graphdrop.metrics import RareFigures, registry  # noqa: PLC0415
+    from graphdrop.metrics import registry  # noqa: PLC0415
+    from graphdrop.metrics.rare import RareFigures  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.inputs import with_calibration_part  # noqa: PLC0415
 

@@ -31,7 +31,7 @@ from graphdrop.cli.runs import (
 )
 from graphdrop.cli.seeds import show_seeds, trained_seeds
 from graphdrop.cli.signals import stopping_at_signals, stopping_runs
-from graphdrop.config import Config
+from graphdrop.config import Config, toml
 from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
@@ -49,7 +49,7 @@ _SETTINGS = "\n\n".join(
         "(--show-config shows it). In brackets: the value before a recipe.",
         *(
             f"{one.key} ({one.default}): {one.description} Takes {one.takes}."
-            for one in settings.explained()
+            for one in toml.explained()
         ),
     ]
 )
@@ -190,7 +190,7 @@ def train(
     numbers RMSE, MAE, R2, NLL, and coverage and width of 90 % intervals. A run that was
     interrupted or killed continues with --resume, with the same result as without a stop.
     """
-    asked = settings.override(settings.read(config) if config else {}, assignments or [])
+    asked = toml.override(toml.read(config) if config else {}, assignments or [])
     options: dict[str, dict[str, Any]] = {
         "data": tables.as_settings(
             dataset,
@@ -225,11 +225,11 @@ def train(
     asked = _with_whole_paths(asked)
     resume = resume or torchrun.restarts() > 0
     if resume and out is not None and (out / "config.toml").is_file():
-        asked = merged(settings.read(out / "config.toml"), asked)
+        asked = merged(toml.read(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
         complete = _completed(chosen, device)
-        say(settings.to_toml(complete), end="")
+        say(toml.to_toml(complete), end="")
         output.result(config=complete.model_dump(mode="json"))
         return
     if out is None:
@@ -269,7 +269,7 @@ def train(
 
 def _show(chosen: Config, result: Result, out: Path) -> None:
     """The scores of a run, as tables and for machines."""
-    from graphdrop.metrics import RareFigures  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.metrics.rare import RareFigures  # noqa: PLC0415 - --help needs no torch
 
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     refused = result.calibration.get("name") == "none"

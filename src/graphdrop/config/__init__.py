@@ -1,6 +1,6 @@
 """Settings of a run: typed, documented, with defaults by method, read and written as TOML."""
 
-from graphdrop.config.recipes import Method, recipe
+from graphdrop.config.recipes import Method
 from graphdrop.config.settings import (
     Config,
     DataSettings,
@@ -9,7 +9,7 @@ from graphdrop.config.settings import (
     PredictSettings,
     TrainSettings,
 )
-from graphdrop.config.toml import differences, explained, override, read, settle, to_toml
+from graphdrop.config.toml import settle
 
 __all__ = [
     "Config",
@@ -19,11 +19,5 @@ __all__ = [
     "ObjectiveSettings",
     "PredictSettings",
     "TrainSettings",
-    "differences",
-    "explained",
-    "override",
-    "read",
-    "recipe",
     "settle",
-    "to_toml",
 ]

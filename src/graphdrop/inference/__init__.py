@@ -5,13 +5,11 @@ from graphdrop.inference.energies import energy, vacuity
 from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.inference.labels import LabelPredictive
 from graphdrop.inference.predictive import predict
-from graphdrop.inference.uncertainty import Rejection
 
 __all__ = [
     "GaussianPredictive",
     "LabelPredictive",
     "Predictive",
-    "Rejection",
     "energy",
     "predict",
     "vacuity",

@@ -10,8 +10,9 @@ from typing import Never
 import torch
 from torch import Tensor
 
-from graphdrop.graph import CSR, Graph, Normalization, row_window
+from graphdrop.graph import CSR, Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, block_of_feature
+from graphdrop.graph.window import row_window
 from graphdrop.kernels import cpu, gpu, reference, tabled
 
 HALF = (torch.bfloat16, torch.float16)

@@ -3,10 +3,9 @@
 Layers draw their masks by these ids, so that a batch sees the masks of the full batch.
 """
 
-from graphdrop.loading.batch import BatchGraph
 from graphdrop.loading.cluster_loader import ClusterLoader
 from graphdrop.loading.filtering import with_graph
 from graphdrop.loading.neighbor_loader import NeighborLoader
 from graphdrop.loading.whole import WholeGraph
 
-__all__ = ["BatchGraph", "ClusterLoader", "NeighborLoader", "WholeGraph", "with_graph"]
+__all__ = ["ClusterLoader", "NeighborLoader", "WholeGraph", "with_graph"]

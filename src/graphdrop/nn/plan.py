@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, block_of_feature, first_uniforms
 from graphdrop.io.devices import moved
-from graphdrop.kernels import aggregate, aggregate_samples
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.samples import aggregate_samples
 from graphdrop.nn.features import SparseFeatures, drop_dense
 from graphdrop.sampling.samplers import Draw, Sampler
 

@@ -90,7 +90,7 @@ class ConvStack(nn.Module):
             of the first layer reads them as they are.
 
     Example:
-        >>> from graphdrop.nn import MixedOrderPropagation
+        >>> from graphdrop.nn.propagation import MixedOrderPropagation
         >>> hops = MixedOrderPropagation(8)
         >>> stack = ConvStack(
         ...     "propagation", 9, 4, 2, 3, input_propagation=hops, propagate="hidden"

@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
 from graphdrop.data.names import Names
-from graphdrop.metrics import RareFigures, average_precision, ood_auroc
+from graphdrop.metrics import average_precision, ood_auroc
+from graphdrop.metrics.rare import RareFigures
 from graphdrop.metrics.registry import rare_classes_found
 from graphdrop.report.collect import POINTS, RunEvidence, of_rows
 

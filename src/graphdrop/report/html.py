@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.config import differences
+from graphdrop.config.toml import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
 from graphdrop.io.files import replace_file

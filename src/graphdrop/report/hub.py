@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import nn
 
-from graphdrop.config import Config, to_toml
+from graphdrop.config import Config
+from graphdrop.config.toml import to_toml
 from graphdrop.report.card import model_card
 from graphdrop.train import tensor_file
 from graphdrop.train.folder import CONFIG, RESULT, stored_config

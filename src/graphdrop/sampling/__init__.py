@@ -8,15 +8,7 @@ from graphdrop.sampling.edges import (
     describe_edges,
     fit_edge_prior,
 )
-from graphdrop.sampling.estimators import (
-    ARM,
-    REINFORCE,
-    Concrete,
-    DisARM,
-    Estimator,
-    LayerDraws,
-    Run,
-)
+from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator, Run
 from graphdrop.sampling.rates import (
     AmortizedRate,
     BetaBernoulliRate,
@@ -26,7 +18,6 @@ from graphdrop.sampling.rates import (
     Rate,
 )
 from graphdrop.sampling.samplers import (
-    KEEP_ALL,
     Draw,
     DropEdge,
     DropNode,
@@ -34,13 +25,11 @@ from graphdrop.sampling.samplers import (
     GraphDropConnect,
     RandomWalk,
     Sampler,
-    UsedMask,
 )
 
 __all__ = [
     "ARM",
     "EDGE_FEATURES",
-    "KEEP_ALL",
     "REINFORCE",
     "AmortizedRate",
     "BetaBernoulliRate",
@@ -57,13 +46,11 @@ __all__ = [
     "Estimator",
     "FixedRate",
     "GraphDropConnect",
-    "LayerDraws",
     "LearnedRate",
     "RandomWalk",
     "Rate",
     "Run",
     "Sampler",
-    "UsedMask",
     "describe_edges",
     "fit_edge_prior",
 ]

@@ -3,7 +3,6 @@
 from graphdrop.train.divergence import DivergedError
 from graphdrop.train.model_file import load, save
 from graphdrop.train.node_estimators import NodeClassifier, NodeRegressor
-from graphdrop.train.objective import Objective
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.trainer import Trainer
 
@@ -11,7 +10,6 @@ __all__ = [
     "DivergedError",
     "NodeClassifier",
     "NodeRegressor",
-    "Objective",
     "Result",
     "StoppedError",
     "Trainer",

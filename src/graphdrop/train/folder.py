@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from graphdrop import config as settings
-from graphdrop.config import Config
+from graphdrop.config import Config, toml
 from graphdrop.io.files import replace_file
 from graphdrop.io.locks import contents
 from graphdrop.train.records import metrics_lines
@@ -22,7 +22,7 @@ def stored_config(folder: str | Path) -> Config:
     path = Path(folder) / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} has no {CONFIG}: give the folder of a run (--out of train)")
-    return settings.settle(settings.read(path))
+    return settings.settle(toml.read(path))
 
 
 def read_stored(folder: str | Path | None, *, resume: bool) -> Config | None:
@@ -71,7 +71,7 @@ def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
     if not resume:
         check_free(folder)
     if _held(folder):
-        changed = settings.differences(stored_config(folder), config)
+        changed = toml.differences(stored_config(folder), config)
         if changed:
             raise ValueError(
                 f"{folder} has a run with another {', '.join(changed)}: a run goes on with its own "
@@ -79,7 +79,7 @@ def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
             )
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / CONFIG, settings.to_toml(config).encode())
+    replace_file(folder / CONFIG, toml.to_toml(config).encode())
     return folder
 
 

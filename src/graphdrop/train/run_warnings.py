@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphdrop.calibration import CalibrationFloor
+from graphdrop.calibration.floor import CalibrationFloor
 from graphdrop.config import ModelSettings
 from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.inference.calibrator import Calibrator

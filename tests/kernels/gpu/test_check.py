@@ -15,8 +15,10 @@ pytest.importorskip("triton")
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
-from graphdrop.kernels import aggregate, aggregate_samples, aggregate_stacked, gpu
+from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu import check, launch, masked, rows, segments
+from graphdrop.kernels.samples import aggregate_samples
+from graphdrop.kernels.stacked import aggregate_stacked
 from graphdrop.kernels.sums import draw_sums
 
 NODES = 12

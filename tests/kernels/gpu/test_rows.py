@@ -23,9 +23,10 @@ from contracts.masked_sums import (
 )
 from graphdrop.graph import CSR, Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
-from graphdrop.kernels import aggregate, gpu, materialize
+from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu import segments
 from graphdrop.kernels.gpu.unmasked import unmasked_sum
+from graphdrop.kernels.reference import materialize
 from graphdrop.kernels.sums import draw_sums
 
 EXAMPLES = 5

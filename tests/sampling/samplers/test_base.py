@@ -7,7 +7,7 @@ import torch
 
 from contracts.dense_layers import TOWN, connections, hard_draw
 from graphdrop.graph import Graph
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 

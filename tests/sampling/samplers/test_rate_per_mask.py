@@ -7,7 +7,8 @@ from torch import Tensor
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate, materialize
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.reference import materialize
 from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, GraphDropConnect
 

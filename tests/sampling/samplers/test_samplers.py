@@ -16,7 +16,7 @@ from contracts.sampler_contract import (
     town,
 )
 from graphdrop import GCN
-from graphdrop.kernels import materialize
+from graphdrop.kernels.reference import materialize
 from graphdrop.sampling.rates import BetaBernoulliRate, Rate
 from graphdrop.sampling.samplers import (
     Draw,

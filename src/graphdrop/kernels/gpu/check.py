@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.graph import CSR, Graph, row_window
+from graphdrop.graph import CSR, Graph
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
+from graphdrop.graph.window import row_window
 from graphdrop.kernels import reference
 from graphdrop.kernels.gpu import masked, segments
 from graphdrop.kernels.passes import KINDS, options_of

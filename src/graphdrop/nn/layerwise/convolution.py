@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.graph import Graph, row_window
+from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask, block_of_feature
-from graphdrop.kernels import aggregate_stacked
+from graphdrop.graph.window import row_window
+from graphdrop.kernels.stacked import aggregate_stacked
 from graphdrop.nn import plan
 from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SparseFeatures

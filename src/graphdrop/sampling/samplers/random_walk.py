@@ -11,7 +11,8 @@ from torch import Tensor
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask
 from graphdrop.io.devices import has_float64, moved
-from graphdrop.kernels import aggregate, materialize
+from graphdrop.kernels import aggregate
+from graphdrop.kernels.reference import materialize
 from graphdrop.sampling.rates import Rate
 from graphdrop.sampling.samplers.base import Sampler
 from graphdrop.sampling.samplers.draw import Draw

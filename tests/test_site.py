@@ -1,8 +1,10 @@
 """The site: all pages are in its contents, links lead to files, public names are documented."""
 
 import importlib
+import json
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 import graphdrop
@@ -67,6 +69,13 @@ def test_the_links_of_the_pages_lead_to_files():
     assert all(linked[page] for page in pages[:2])
     missing = [(page, one) for page in pages for one in linked[page] if not one.exists()]
     assert missing == []
+
+
+def test_the_page_of_simple_models_is_made_from_the_committed_lines():
+    made = runpy.run_path(str(ROOT / "benchmarks" / "baselines.py"))
+    text = (ROOT / "benchmarks" / "results" / "baselines.jsonl").read_text("utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert (DOCS / "baselines.md").read_text("utf-8") == made["page"](lines)
 
 
 def test_the_errors_of_the_faq_are_those_of_the_package():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from graphdrop.inference.classes import Predictive
 from graphdrop.inference.gaussian import GaussianPredictive
 from graphdrop.metrics.inputs import check_fraction, count_at_least
 from graphdrop.metrics.rare import cost_threshold
-from graphdrop.nn.defaults import SetNodes
 
 FROM_PROBABILITIES = ("least_confidence", "entropy")
 """Uncertainties that follow from the mean probabilities, which a model carries."""
@@ -78,21 +76,30 @@ def trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) 
         [True, False]
     """
     check_fraction(coverage, "coverage")
-    by = answer.reject_by or "entropy"
-    known = answer.origin.set_nodes
+    known, by = answer.origin.set_nodes, answer.reject_by or "entropy"
     if by not in FROM_PROBABILITIES and not answer.origin.same_graph:
         by = "entropy"
     limits = _rare_limits(answer, coverage, cost_ratio)
-    safe = ~_within(limits, answer.probabilities, answer.predicted)
+    safe = ~_reaches(limits, answer.probabilities, answer.predicted)
     if known is None:
         kept, threshold, by = answer.reject(coverage, by)
         return Trust(kept & safe, by, threshold, coverage, "these", None, limits)
-    score, predicted = _validation(answer, known, by)
+    uncertainty: Tensor = getattr(answer, by)
+    if by in FROM_PROBABILITIES:
+        zeros = torch.zeros_like(known.probabilities)
+        validation = Predictive(known.probabilities, zeros, zeros[:, 0], zeros, answer.samples)
+        score, predicted = getattr(validation, by).double(), validation.classes
+    elif answer.origin.rows is None:
+        score, predicted = uncertainty[known.nodes].double(), answer.predicted[known.nodes]
+    else:
+        raise ValueError(
+            f"by is {by!r} and only some rows are predicted; it takes all nodes of the training "
+            "graph. Predict without rows."
+        )
     order = score.argsort(stable=True)[: count_at_least(coverage, len(score))]
     threshold = float(score[order[-1]])
-    then = order[~_within(limits, known.probabilities.to(order.device), predicted)[order]]
-    accuracy = float((predicted == known.labels.to(order.device))[then].double().mean())
-    uncertainty: Tensor = getattr(answer, by)
+    order = order[~_reaches(limits, known.probabilities.to(order.device), predicted)[order]]
+    accuracy = float((predicted == known.labels.to(order.device))[order].double().mean())
     # the carried probabilities have six digits
     kept = uncertainty.double() <= threshold + 1e-6
     return Trust(kept & safe, by, threshold, coverage, "validation", accuracy, limits)
@@ -114,13 +121,13 @@ def _rare_limits(answer: Predictive, coverage: float, cost_ratio: float) -> tupl
     return tuple(found)
 
 
-def _within(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Tensor) -> Tensor:
+def _reaches(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Tensor) -> Tensor:
     """Whether a rare class other than the predicted one reaches its limit, bool ``[n]``."""
-    within = torch.zeros_like(predicted, dtype=torch.bool)
+    reached = torch.zeros_like(predicted, dtype=torch.bool)
     for limit in limits:
         likely = probabilities[:, limit.label].double() >= limit.probability - 1e-6
-        within |= likely & (predicted != limit.label)
-    return within
+        reached |= likely & (predicted != limit.label)
+    return reached
 
 
 def trusted_numbers(
@@ -141,20 +148,3 @@ def trusted_numbers(
     threshold = quantiles[math.ceil(round(coverage * (len(quantiles) - 1), 6))]
     kept = answer.doubt.double() <= threshold * (1.0 + 1e-6)
     return Trust(kept, "deviation", threshold, coverage, "validation", None)
-
-
-def _validation(answer: Predictive, known: SetNodes, by: str) -> tuple[Tensor, Tensor]:
-    """The uncertainty of the validation nodes, and the classes predicted for them."""
-    if by in FROM_PROBABILITIES:
-        empty = torch.zeros(len(known.probabilities))
-        shaped = torch.zeros_like(known.probabilities)
-        then = Predictive(known.probabilities, shaped, empty, shaped, answer.samples)
-        return getattr(then, by).double(), then.classes
-    rows = known.nodes
-    if answer.origin.rows is not None:
-        raise ValueError(
-            f"by is {by!r} and only some rows are predicted; it takes all nodes of the training "
-            "graph. Predict without rows."
-        )
-    score: Tensor = getattr(replace(answer, reject_by=None), by)
-    return score[rows].double(), answer.predicted[rows]

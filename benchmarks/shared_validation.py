@@ -17,12 +17,13 @@ from pathlib import Path
 import torch
 
 from graphdrop import Config, Trainer, load_dataset
+from graphdrop.calibration.methods import calibrator_for
 from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.metrics import calibration_error, nll
-from graphdrop.train.post_hoc_calibration import fit_calibrator
 from graphdrop.train.progress import Silent
 from graphdrop.train.scored_samples import ScoredSamples
+from graphdrop.train.scoring import read_calibration_nodes
 
 GRAPHS = ("cora", "citeseer", "cora_ml")
 
@@ -68,7 +69,9 @@ def line(graph: str, root: str, seed: int) -> dict[str, object]:
         trainer = Trainer(config, one, progress=Silent())
         trainer.fit()
         rows = other.split.val.nonzero().flatten()
-        calibrator, _ = fit_calibrator(trainer.run, ScoredSamples(trainer.run), rows)
+        kind = calibrator_for(trainer.config.predict.calibration, trainer.run.task.output)
+        nodes = read_calibration_nodes(trainer.run, ScoredSamples(trainer.run), kind, rows)
+        calibrator = nodes.fit(kind)
         selected = trainer.rows["validation"]
         apart.append(
             {

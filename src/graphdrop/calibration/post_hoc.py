@@ -7,9 +7,8 @@ not fitted on is not applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -49,37 +48,37 @@ class Halves(NamedTuple):
     calibrators: tuple[Calibrator, Calibrator]
 
 
-def fit_with_halves(
-    kind: type[Calibrator],
-    samples: Samples,
-    targets: Tensor,
-    rows: Tensor,
-    surroundings: Surroundings | None = None,
-) -> tuple[Calibrator, Halves | None]:
-    """Fit a calibrator on all calibration nodes, and one on each half of them.
+@dataclass(frozen=True, eq=False)
+class CalibrationNodes:
+    """The nodes on which calibrators are fitted, with the outputs of the network for them."""
 
-    Args:
-        kind: the class of calibrator.
-        samples: makes the outputs of every sample on the calibration nodes.
-        targets: their targets, as the network learns them.
-        rows: their numbers in the graph.
-        surroundings: the graph, for a calibrator that reads it.
-    """
+    rows: Tensor
+    """Their numbers in the graph, ``[m]``."""
+    samples: Samples
+    """Makes the outputs of every sample, ``[m, ...]`` each."""
+    targets: Tensor
+    """Their targets as the network learns them, ``[m, ...]``."""
+    surroundings: Surroundings | None = None
+    """The graph, for calibrators that read it."""
 
-    def fit(chosen: Tensor) -> Calibrator:
-        around = None if surroundings is None else replace(surroundings, rows=rows[chosen])
-        return kind.fit(partial(_select, samples, chosen), targets[chosen], around)
+    def fit(self, kind: type[Calibrator], chosen: Tensor | None = None) -> Calibrator:
+        """Fit a calibrator on these nodes, or on those of some places among them."""
+        places = torch.arange(len(self.rows)) if chosen is None else chosen
+        around = self.surroundings
+        if around is not None:
+            around = replace(around, rows=self.rows[places])
+        samples = lambda: (outputs[places] for outputs in self.samples())  # noqa: E731
+        return kind.fit(samples, self.targets[places], around)
 
-    whole = fit(torch.arange(len(rows)))
-    if len(rows) < 4:
-        return whole, None
-    first = torch.zeros(len(rows), dtype=torch.bool)
-    first[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[::2]] = True
-    return whole, Halves((rows[first], rows[~first]), (fit(first), fit(~first)))
-
-
-def _select(samples: Samples, chosen: Tensor) -> Iterable[Tensor]:
-    return (outputs[chosen] for outputs in samples())
+    def fit_halves(self, kind: type[Calibrator]) -> Halves | None:
+        """Fit a calibrator on each of two random halves; ``None`` for fewer than four nodes."""
+        if len(self.rows) < 4:
+            return None
+        first = torch.zeros(len(self.rows), dtype=torch.bool)
+        first[torch.randperm(len(first), generator=torch.Generator().manual_seed(0))[::2]] = True
+        return Halves(
+            (self.rows[first], self.rows[~first]), (self.fit(kind, first), self.fit(kind, ~first))
+        )
 
 
 def predict_out_of_fold(answers: Answers, halves: Halves, rows: Tensor) -> Predictive:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.config import Config
 from graphdrop.config.auto import BASELINES, FEATURES, LINEAR
@@ -32,10 +33,10 @@ from graphdrop.metrics import ood_auroc
 from graphdrop.metrics.registry import as_columns, metrics_by_name
 from graphdrop.train.loop import train
 from graphdrop.train.model_file import load_state
-from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold
 from graphdrop.train.progress import Mute
 from graphdrop.train.run import Run, prepare_run
 from graphdrop.train.scored_samples import PARTS, ScoredSamples
+from graphdrop.train.scoring import read_calibration_nodes
 from graphdrop.train.selection import tempered_nll
 from graphdrop.train.tasks import Classes, Gaussian
 
@@ -176,9 +177,10 @@ def _scores_of(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], Any]:
         return {n: run.scores(n, drawn.predict(rows[n], None)) for n in ("validation", "test")}, raw
     kind = calibrator_for(run.config.predict.calibration, run.task.output)
     kind = TemperatureScaling if kind.reads_graph else kind
-    calibrator, halves = fit_calibrator(run, drawn, rows["calibration"], kind)
+    nodes = read_calibration_nodes(run, drawn, kind)
+    calibrator, halves = nodes.fit(kind), nodes.fit_halves(kind)
     if halves is not None and run.task.output == "classes" and not run.config.data.calibration:
-        validation = out_of_fold(drawn, halves, rows["calibration"])
+        validation = predict_out_of_fold(drawn, halves, rows["calibration"])
     else:
         validation = drawn.predict(rows["validation"], calibrator)
     test = run.scores("test", drawn.predict(rows["test"], calibrator))

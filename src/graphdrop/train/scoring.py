@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.floor import calibration_floor
+from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.post_hoc import (
+    CalibrationNodes,
+    Halves,
+    HeldOutChange,
+    choose_set_nodes,
+    find_best_uncertainty,
+    measure_change,
+    predict_out_of_fold,
+)
 from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
-from graphdrop.inference.shift import digests
+from graphdrop.inference.calibrator import Calibrator, Surroundings, average, keep_samples
+from graphdrop.inference.shift import described, digests
 from graphdrop.metrics.registry import as_columns, mean_error, rare_classes_found
 from graphdrop.train.divergence import explain_divergence
 from graphdrop.train.model_file import load_state
-from graphdrop.train.post_hoc_calibration import draw_samples, keep_set_nodes, score_calibrated
 from graphdrop.train.result import Result
 from graphdrop.train.run import Run
+from graphdrop.train.run_warnings import warnings_of
 from graphdrop.train.scored_samples import ScoredSamples
 from graphdrop.train.state import State
 
+SAMPLES_STEP = 20
+"""Numbers of samples that are tried are multiples of this."""
+FEATURE_ROWS = 2000
+"""With mini-batches the features of at most so many training nodes are looked at for warnings."""
 SCORED = ("validation", "test")
 
 
@@ -40,7 +62,7 @@ def score_selected(run: Run, state: State) -> tuple[Result, ScoredSamples]:
     found: dict[str, Any] = {}
     if run.config.predict.calibration != "none":
         found = score_calibrated(run, drawn, raw, state.selection.epoch)
-    keep_set_nodes(run, drawn)
+    _carry_set_nodes(run, drawn)
     always_the_mean = {}
     if run.task.output == "gaussian":
         mean = as_columns(run.targets[run.rows["train"]]).double().mean(0).tolist()
@@ -58,6 +80,170 @@ def score_selected(run: Run, state: State) -> tuple[Result, ScoredSamples]:
         rare=_score_rare_classes(run, answers | found.get("answers", {})),
     )
     return result, drawn
+
+
+def draw_samples(run: Run) -> ScoredSamples:
+    """Draw the samples of the selected state: as many as `predict.standard_error` asks for.
+
+    Their number is a function of the samples alone, and the model keeps it: what calibrates it are
+    as many samples as it predicts with.
+    """
+    settings, engine = run.config.predict, run.engine
+    limit, most = settings.standard_error, settings.samples
+    if not limit or settings.masks in ("off", "expected"):
+        return ScoredSamples(run)
+    count = min(SAMPLES_STEP, most)
+    engine.defaults = replace(engine.defaults, samples=count)
+    drawn, calibrator = ScoredSamples(run), None
+    while count < most:
+        if settings.calibration != "none":
+            kind = calibrator_for(settings.calibration, run.task.output)
+            calibrator = read_calibration_nodes(run, drawn, kind).fit(kind)
+        error = drawn.predict(drawn.rows, calibrator).largest_error
+        if error <= limit:
+            break
+        # the error falls with the square root of the number of samples; one that is not known
+        # (nan) takes the largest number
+        needed = count * min(most, error / limit) ** 2
+        count = min(
+            most, SAMPLES_STEP * max(count // SAMPLES_STEP + 1, ceil(needed / SAMPLES_STEP))
+        )
+        drawn.extend(count)
+    return drawn
+
+
+@torch.no_grad()
+def read_calibration_nodes(
+    run: Run, drawn: ScoredSamples, kind: type[Calibrator], rows: Tensor | None = None
+) -> CalibrationNodes:
+    """The calibration nodes of a run, or others, with all that a kind of calibrator reads."""
+    rows = run.rows["calibration"] if rows is None else rows
+    surroundings = None
+    if kind.reads_graph:
+        logits = average(run.predictive_samples(None))
+        surroundings = Surroundings(logits, run.data.edge_index, train=run.rows["train"])
+    targets = run.engine.defaults.standardized_targets(run.targets[rows])
+    return CalibrationNodes(rows, keep_samples(drawn.of(rows)), targets, surroundings)
+
+
+def score_calibrated(
+    run: Run, drawn: ScoredSamples, raw: dict[str, Any], selected_epoch: int
+) -> dict[str, Any]:
+    """Fit a calibrator on the validation nodes, store it in the model, and score with it.
+
+    Validation scores are out of fold: each half of the nodes is calibrated by the fit on the other
+    half. The calibrator of the model is fitted on all of them. One that clearly raises the NLL of
+    nodes that it was not fitted on is not applied.
+
+    Args:
+        run: its model has the selected state.
+        drawn: the samples of that state.
+        raw: the scores of validation and test without a calibrator.
+        selected_epoch: the epoch of that state.
+    """
+    kind = calibrator_for(run.config.predict.calibration, run.task.output)
+    nodes, shared = read_calibration_nodes(run, drawn, kind), not run.config.data.calibration
+    rows, parts, engine = nodes.rows, run.rows, run.engine
+    calibrator, halves = nodes.fit(kind), nodes.fit_halves(kind)
+    change = _measure_change(run, drawn, nodes, calibrator, halves)
+    applied = None if change is not None and change.is_worse else calibrator
+    found, validation = dict(raw), None
+    if applied is None:
+        validation = drawn.predict(parts["validation"], None)
+    elif shared and halves is not None and run.task.output == "classes":
+        validation = predict_out_of_fold(drawn, halves, rows)
+    by = None
+    if isinstance(validation, Predictive):
+        by = find_best_uncertainty(validation, run.targets[parts["validation"]])
+    engine.defaults = replace(engine.defaults, reject_by=by)
+    if applied is not None:
+        graph = described(run.data)
+        engine.defaults = replace(engine.defaults, calibrator=applied, calibrated_on=graph)
+        if not shared or run.task.output == "gaussian":  # whose calibrator is one factor
+            validation = drawn.predict(parts["validation"])
+    test = drawn.predict(parts["test"])
+    found["calibration"] = {"name": "none", "nodes": len(rows)}
+    if applied is not None:
+        answers = {"test": test} | ({} if validation is None else {"validation": validation})
+        found |= {part: run.scores(part, answer) for part, answer in answers.items()}
+        found["answers"] = answers
+        found["calibration"] |= {"name": applied.name, **applied.summary()}
+        found["calibration"]["out_of_fold"] = shared and validation is not None
+    floor = None
+    if isinstance(test, Predictive):
+        floor = calibration_floor(
+            test.probabilities,
+            None if applied is None else drawn.predict(rows).probabilities,
+            by_entropy=isinstance(applied, EntropyTemperatureScaling),
+        )
+        found["calibration"] |= {"ece_floor": floor.mean, "ece_floor_high": floor.high}
+    x: Tensor = run.data.x
+    if run.batches is None or x.layout is not torch.strided:
+        x = run.inputs.x
+    else:
+        x = engine.defaults.inputs(Data(x=x[parts["train"][:FEATURE_ROWS]])).x
+    found["warnings"] = warnings_of(
+        validation,
+        run.targets[parts["validation"]],
+        model=None if run.own_model else run.config.model,
+        calibrator=applied,
+        calibration_nodes=len(rows),
+        selected_epoch=selected_epoch,
+        epochs=run.config.train.epochs,
+        ece=getattr(found["test"], "ece", 0.0),
+        floor=None if applied is None else floor,
+        x=x,
+    )
+    if change is not None and (note := change.note(calibrator.name)) is not None:
+        found["warnings"].append(note)
+    return found
+
+
+def _measure_change(
+    run: Run,
+    drawn: ScoredSamples,
+    nodes: CalibrationNodes,
+    calibrator: Calibrator,
+    halves: Halves | None,
+) -> HeldOutChange | None:
+    """The change that a calibrator makes on validation nodes that it was not fitted on.
+
+    They are the other half of a random division, or with a split by time the later half, which
+    says more about test nodes, since these are later still. ``None`` where nothing can be said.
+    """
+    times = run.dataset.times
+    if halves is None or run.task.output == "labels" or not run.task.of_nodes:
+        return None
+    if run.config.data.calibration:
+        where, fits = "the other validation nodes", [(run.rows["validation"], calibrator)]
+    elif times is not None:
+        order = times[nodes.rows.cpu()].argsort(stable=True).to(nodes.rows.device)
+        early, late = order[: len(order) // 2], order[len(order) // 2 :]
+        where = "the later half of the validation nodes, fitted on the earlier half,"
+        fits = [(nodes.rows[late], nodes.fit(type(calibrator), early))]
+    else:
+        where = "validation nodes that it is not fitted on"
+        fits = list(zip(halves.rows, reversed(halves.calibrators), strict=True))
+    return measure_change(drawn, fits, run.targets, where)
+
+
+def _carry_set_nodes(run: Run, drawn: ScoredSamples) -> None:
+    """Let the model carry the nodes by which its prediction sets are calibrated.
+
+    Of numbers it carries quantiles of the predicted standard deviation, by which answers are
+    trusted.
+    """
+    rows, carried = run.rows["sets"], dict[str, Any]()
+    if run.task.output == "gaussian":
+        doubt = drawn.predict(rows).doubt.double()
+        steps = torch.linspace(0.0, 1.0, 101, dtype=torch.float64)
+        carried["deviation_quantiles"] = doubt.quantile(steps, interpolation="higher").tolist()
+    elif run.task.output == "classes" and run.task.of_nodes:
+        held_out = bool(run.config.data.calibration)
+        carried["set_nodes"] = choose_set_nodes(drawn, rows, run.targets, held_out=held_out)
+    if carried:
+        defaults = run.engine.defaults
+        run.engine.defaults = replace(defaults, **carried, calibrated_on=described(run.data))
 
 
 def _score_rare_classes(run: Run, answers: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,15 +9,15 @@ from torch_geometric.data import Data
 
 from graphdrop import load, load_dataset, predict
 from graphdrop.calibration.methods import METHODS
+from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.data.splits import split_by_time
 from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.baselines import GivenOutputs
-from graphdrop.train.post_hoc_calibration import fit_calibrator, out_of_fold, score_calibrated
 from graphdrop.train.progress import Silent
 from graphdrop.train.scored_samples import ScoredSamples
-from graphdrop.train.scoring import SCORED
+from graphdrop.train.scoring import SCORED, read_calibration_nodes, score_calibrated
 
 
 def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):
@@ -41,8 +41,9 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
     trainer.fit()
     rows = trainer.rows["validation"]
     drawn = ScoredSamples(trainer.run)
-    _, halves = fit_calibrator(trainer.run, drawn, rows)
-    together = out_of_fold(drawn, halves, rows)
+    kind = TemperatureScaling
+    halves = read_calibration_nodes(trainer.run, drawn, kind, rows).fit_halves(kind)
+    together = predict_out_of_fold(drawn, halves, rows)
     for half, other in zip(halves.rows, reversed(halves.calibrators), strict=True):
         alone = predict(trainer.model, trainer.data, rows=half, calibrator=other)
         places = torch.isin(rows, half)

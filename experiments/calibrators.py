@@ -22,7 +22,7 @@ from graphdrop.data import Dataset
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.validate import MASKS
 from graphdrop.inference import Predictive
-from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import calibration_error, nll
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def calibrator_scores(trainer: Trainer) -> dict[str, Any]:
 
 def all_logits(trainer: Trainer, masks: Masks | None = None) -> Tensor:
     """Logits of every sample and node, ``[samples, n, classes]``."""
-    draws = draws_of(settled(trainer.run.engine, masks=masks), PREDICTION_STEP)
+    draws = make_draws(resolve_settings(trainer.run.engine, masks=masks), PREDICTION_STEP)
     return torch.stack(list(trainer.run.engine.samples(trainer.run.inputs, draws, None)))
 
 

@@ -25,7 +25,7 @@ from graphdrop.calibration.fit import calibrate
 from graphdrop.config import Config
 from graphdrop.data.ood import feature_noise
 from graphdrop.inference import Predictive
-from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import ood_auroc, pavpu_curve, predictive_entropy
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def _logits(trainers: Sequence[Trainer], data: Data, rows: Tensor, view: View) -
     """Of every sample of every network, ``[samples, rows, classes]``."""
     logits = []
     for trainer in trainers:
-        settings = settled(trainer.run.engine, view.samples, masks=view.masks)
-        draws = draws_of(settings, PREDICTION_STEP)
+        settings = resolve_settings(trainer.run.engine, view.samples, masks=view.masks)
+        draws = make_draws(settings, PREDICTION_STEP)
         logits += list(trainer.run.engine.samples(settings.inputs(data), draws, rows))
     return torch.stack(logits)
 

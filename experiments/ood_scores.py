@@ -19,8 +19,8 @@ from experiments.left_out_class import LeftOut, uncertainties
 from graphdrop.data import Dataset
 from graphdrop.data.ood import feature_noise, shifted_columns
 from graphdrop.inference import Predictive
-from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.energies import EnergyScale, energy
+from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import ood_auroc
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _views(trainers: Sequence[Trainer], data: Data) -> dict[str, list[Predictive
 
 def _logits(trainer: Trainer, data: Data, masks: Masks | None = None) -> Tensor:
     """Of every sample and node, ``[samples, n, classes]``."""
-    settings = settled(trainer.run.engine, masks=masks)
-    draws = draws_of(settings, PREDICTION_STEP)
+    settings = resolve_settings(trainer.run.engine, masks=masks)
+    draws = make_draws(settings, PREDICTION_STEP)
     return torch.stack(list(trainer.run.engine.samples(settings.inputs(data), draws, None)))
 
 

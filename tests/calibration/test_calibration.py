@@ -22,7 +22,7 @@ from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.calibration.vector import VectorScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.inference.labels import LabelPredictive
-from graphdrop.inference.shift import CalibrationShiftWarning, described
+from graphdrop.inference.shift import CalibrationShiftWarning, describe_graph
 from graphdrop.metrics import calibration_error, nll
 
 NODES, CLASSES, SAMPLES = 20_000, 4, 3
@@ -286,7 +286,7 @@ def test_a_model_predicts_with_the_calibrator_that_it_carries(model_and_data):
 
 def test_another_graph_than_the_calibrated_one_is_warned_of(model_and_data):
     model, data = model_and_data
-    carried = {"calibrator": TemperatureScaling(2.0), "calibrated_on": described(data)}
+    carried = {"calibrator": TemperatureScaling(2.0), "calibrated_on": describe_graph(data)}
     model.defaults = replace(model.defaults, **carried)
     predict(model, data, 2)  # the same graph: a warning would be an error
     other = Data(x=5.0 * torch.rand(30, 5), edge_index=data.edge_index % 30)

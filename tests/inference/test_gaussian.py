@@ -19,7 +19,7 @@ def some_samples(samples: int = 7, nodes: int = 5, targets: int = 2) -> tuple[Te
 
 def summary_of(mean: Tensor, deviation: Tensor) -> GaussianPredictive:
     outputs = torch.cat([mean, 2 * deviation.log()], -1)
-    summary = predictive.summed_up(iter(outputs), "gaussian", False)
+    summary = predictive.sum_samples(iter(outputs), "gaussian", False)
     assert isinstance(summary, GaussianPredictive)
     return summary
 
@@ -80,4 +80,4 @@ def test_intervals_are_those_of_a_gaussian_with_the_same_moments(level: float) -
 @pytest.mark.parametrize("shape", [(5, 3), (6,)])
 def test_an_output_without_a_log_variance_for_every_mean_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"output='gaussian' takes \[nodes, 2 \* targets\]"):
-        predictive.summed_up(iter([torch.zeros(shape)]), "gaussian", False)
+        predictive.sum_samples(iter([torch.zeros(shape)]), "gaussian", False)

@@ -20,7 +20,7 @@ SAMPLES = torch.tensor(  # [samples, nodes, labels]
 
 
 def summary_of(samples: Tensor, intervals: bool = False) -> LabelPredictive:
-    summary = predictive.summed_up(iter(samples.logit()), "labels", intervals)
+    summary = predictive.sum_samples(iter(samples.logit()), "labels", intervals)
     assert isinstance(summary, LabelPredictive)
     return summary
 
@@ -52,7 +52,7 @@ def test_every_figure_is_that_of_its_definition(
 
 def test_samples_that_contradict_each_other_are_all_epistemic() -> None:
     logits = torch.tensor([[-800.0], [800.0]])
-    summary = predictive.summed_up(iter(logits), "labels", False)
+    summary = predictive.sum_samples(iter(logits), "labels", False)
     assert isinstance(summary, LabelPredictive)
     close(summary.epistemic, torch.tensor([math.log(2.0)]))
     assert summary.aleatoric.item() == 0.0
@@ -61,9 +61,9 @@ def test_samples_that_contradict_each_other_are_all_epistemic() -> None:
 def test_a_label_is_a_choice_between_two_classes() -> None:
     """Logits of yes, beside logits of 0 for no: all that both kinds of output say is the same."""
     logits = torch.randn(9, 20, generator=torch.Generator().manual_seed(0))
-    label = predictive.summed_up(iter(logits), "labels", True)
+    label = predictive.sum_samples(iter(logits), "labels", True)
     two = torch.stack([torch.zeros_like(logits), logits], -1)
-    classes = predictive.summed_up(iter(two), "classes", True)
+    classes = predictive.sum_samples(iter(two), "classes", True)
     assert isinstance(label, LabelPredictive)
     assert isinstance(classes, Predictive)
     close(label.probabilities, classes.probabilities[:, 1])

@@ -22,7 +22,7 @@ SAMPLES = torch.tensor(  # [samples, nodes, classes]
 
 def summary_of(samples: Tensor, intervals: bool = False) -> Predictive:
     """Of probabilities `[samples, nodes, classes]`, given as logits one by one."""
-    summary = predictive.summed_up(iter(samples.log().clamp_min(-700.0)), "classes", intervals)
+    summary = predictive.sum_samples(iter(samples.log().clamp_min(-700.0)), "classes", intervals)
     assert isinstance(summary, Predictive)
     return summary
 

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphdrop.graph.masks import Kind, Mask, Sharing
 from graphdrop.graph import Graph
-from graphdrop.inference.predictive import summed_up
+from graphdrop.inference.predictive import sum_samples
 from graphdrop.kernels import aggregate, aggregate_samples, aggregate_stacked, gpu
 
 original, sent = torch.Tensor.to, []
@@ -52,7 +52,7 @@ with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             assert stacked.is_cuda and stacked.shape == (9, 3, 5)
     for output in ("labels", "gaussian"):
         samples = [torch.rand(9, 4, device="cuda") for _ in range(3)]
-        answer = summed_up(iter(samples), output, False)
+        answer = sum_samples(iter(samples), output, False)
         parts = [one for one in vars(answer).values() if isinstance(one, torch.Tensor)]
         assert parts and all(one.is_cuda for one in parts)
 print("done")

@@ -41,7 +41,7 @@ class SetMethod(StrEnum):
     """APS, diffused over the graph and over nodes of similar features, a third each."""
 
     @property
-    def diffused(self) -> bool:
+    def is_diffused(self) -> bool:
         """Whether the scores of a node depend on its neighbors'."""
         return self in (SetMethod.DAPS, SetMethod.SNAPS)
 
@@ -145,7 +145,7 @@ def prediction_sets(
         places = _find_rows(known.nodes, origin, len(mean)) if origin.same_graph else None
         if places is not None:
             known_scores = scores[places]
-        elif kind.diffused:
+        elif kind.is_diffused:
             raise ValueError(
                 f"method is {kind.value!r} and the calibration nodes are not among the nodes "
                 "predicted; it takes both in one graph. Predict all nodes of the training "
@@ -187,7 +187,7 @@ def class_scores(
         alike: what ``feature_neighbors`` returned, where it is known already.
     """
     own = conformal_scores(mean, kind, random)
-    if not kind.diffused:
+    if not kind.is_diffused:
         return own
     if origin.edge_index is None or origin.rows is not None or origin.nodes != len(mean):
         raise ValueError(

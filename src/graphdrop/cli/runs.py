@@ -177,7 +177,7 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
             if not how and opened.output == "classes":
                 found.rare.extend(
                     (Names.of(data).label(one), name, figures)
-                    for one, figures in registry.rare_classes_found(
+                    for one, figures in registry.find_rare_classes(
                         answer, data.y[rows], chosen
                     ).items()
                 )

@@ -87,7 +87,7 @@ class Predictive(Uncertainty):
         """
         outputs = logits.detach() if logits.dim() == 3 else logits.detach()[None]
         raw, origin = RawOutputs(), Origin() if data is None else Origin.of(data)
-        corrected = list(raw.watched(iter(outputs)))
+        corrected = list(raw.record(iter(outputs)))
         if calibrator is not None:
             reads_graph = calibrator.reads_graph
             graph = Surroundings.of(data, outputs.double().mean(0)) if reads_graph else None
@@ -97,7 +97,7 @@ class Predictive(Uncertainty):
         summary.add(corrected)
         made: Literal["samples"] | None = None if calibrator is None else "samples"
         spread = 1.0 if calibrator is None else calibrator.spread
-        return replace(summary.finish(), calibrated=made, spread=spread, origin=raw.into(origin))
+        return replace(summary.finish(), calibrated=made, spread=spread, origin=raw.add_to(origin))
 
     @property
     def predicted(self) -> Tensor:

@@ -89,10 +89,10 @@ def energy(
     mean = Propagation(edge_index, len(own), self_loops=True)
     scales: dict[EnergyScale, Tensor] = {EnergyScale.NODE: own}
     if scale is not EnergyScale.CLUSTER:
-        around = mean.diffused(own.double(), NEIGHBORHOOD_RESTART, STEPS)
+        around = mean.diffuse(own.double(), NEIGHBORHOOD_RESTART, STEPS)
         scales[EnergyScale.NEIGHBORHOOD] = around.float()
     if scale is not EnergyScale.NEIGHBORHOOD:
-        wide = mean.diffused(logits.double(), CLUSTER_RESTART, STEPS)
+        wide = mean.diffuse(logits.double(), CLUSTER_RESTART, STEPS)
         scales[EnergyScale.CLUSTER] = -wide.logsumexp(1).float()
     if scale is EnergyScale.ALL:
         return torch.stack(list(scales.values())).mean(0)

@@ -76,7 +76,7 @@ class GaussianPredictive:
         """The standard deviation of a node ``[nodes]``; of several targets the geometric mean."""
         return self.deviation.double().log().mean(1).exp().float()
 
-    def rescaled(self, mean: Sequence[float], deviation: Sequence[float]) -> GaussianPredictive:
+    def rescale(self, mean: Sequence[float], deviation: Sequence[float]) -> GaussianPredictive:
         """The prediction of ``mean + deviation * y`` from that of ``y``, one of each per target."""
         if len(mean) != self.mean.shape[1]:
             raise ValueError(

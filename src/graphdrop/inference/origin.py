@@ -63,7 +63,7 @@ class RawOutputs:
         self.count = 0
         self.logits = self.energy = torch.zeros(())
 
-    def watched(self, outputs: Iterator[Tensor]) -> Iterator[Tensor]:
+    def record(self, outputs: Iterator[Tensor]) -> Iterator[Tensor]:
         """The same outputs, one by one."""
         for one in outputs:
             if one.dim() == 2:
@@ -72,7 +72,7 @@ class RawOutputs:
                 self.count += 1
             yield one
 
-    def into(self, origin: Origin) -> Origin:
+    def add_to(self, origin: Origin) -> Origin:
         """With the means over what passed by."""
         if not self.count:
             return origin

@@ -25,10 +25,10 @@ from graphdrop.inference.calibrator import (
     keep_samples,
 )
 from graphdrop.inference.classes import ClassSummary, Predictive
-from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs
+from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
@@ -176,7 +176,7 @@ def predict(
         known = ", ".join(map(repr, SUMMARIES))
         raise ValueError(f"output is {output!r}; it takes one of {known}")
     engine = sampled(model)
-    settings = settled(engine, samples, seed, masks, temperature)
+    settings = resolve_settings(engine, samples, seed, masks, temperature)
     if settings.target_moments is not None and output != "gaussian":
         raise ValueError(
             f"output is {output!r}, and the model was trained on numbers: give output='gaussian'"
@@ -188,10 +188,10 @@ def predict(
     def streams(rows: Tensor | None) -> list[Iterator[Tensor]]:
         """The outputs of all samples, for each batch; on the CPU where they cannot be summed."""
         if walk is not None:
-            draws = draws_of(settings, PREDICTION_STEP)
+            draws = make_draws(settings, PREDICTION_STEP)
             return [layerwise_samples(engine, data, draws, rows, walk, settings=settings)]
         runs = [
-            engine.samples(settings.inputs(batch), draws_of(settings, PREDICTION_STEP + i), rows)
+            engine.samples(settings.inputs(batch), make_draws(settings, PREDICTION_STEP + i), rows)
             for i, batch in enumerate(batches)
         ]
         return [(out if has_float64(out.device) else out.cpu() for out in run) for run in runs]
@@ -224,9 +224,9 @@ def predict(
             parts = [Data(edge_index=b.edge_index, num_nodes=len(mean)) for b, mean in graphs]
             whole = batches[0] if len(batches) == 1 else Batch.from_data_list(parts)
             surroundings = Surroundings.of(whole, torch.cat(logits), rows)
-    origin = Origin() if decode is not None else origin_of(settings, data, rows)
+    origin = Origin() if decode is not None else find_origin(settings, data, rows)
     try:
-        return summarised(
+        return summarize(
             outputs,
             output,
             settings,
@@ -256,7 +256,7 @@ def _check_data(model: nn.Module, data: object) -> None:
         raise TypeError(f"data is a {kind}, but predict takes a PyG Data: give its .data")
 
 
-def summarised(
+def summarize(
     samples: Samples,
     output: str,
     settings: PredictionDefaults,
@@ -281,14 +281,14 @@ def summarised(
         samples = keep_samples(samples)
     raw, outputs = RawOutputs(), iter(samples())
     if output == "classes":
-        outputs = raw.watched(outputs)
+        outputs = raw.record(outputs)
     if calibrator is not None:
         outputs = map(calibrator.corrector(samples, surroundings), outputs)
-    answer = summed_up(outputs, output, intervals)
+    answer = sum_samples(outputs, output, intervals)
     if not answer.is_finite:
         raise NotFiniteError("the outputs of the network are not finite")
     if isinstance(answer, Predictive):
-        answer = replace(answer, reject_by=settings.reject_by, origin=raw.into(origin))
+        answer = replace(answer, reject_by=settings.reject_by, origin=raw.add_to(origin))
         if calibrator is None:
             return replace(answer, decision=settings.decision)
         # votes do not follow tempered probabilities: the class shown is the likeliest one
@@ -296,11 +296,11 @@ def summarised(
     if isinstance(answer, GaussianPredictive):
         answer = answer if calibrator is None else calibrator.finish(answer)
         if settings.target_moments is not None:
-            answer = answer.rescaled(*settings.target_moments)
+            answer = answer.rescale(*settings.target_moments)
     return answer
 
 
-def origin_of(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
+def find_origin(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
     """What a prediction of nodes remembers of its graph and of the calibration nodes."""
     return replace(
         Origin.of(data, rows),
@@ -361,7 +361,7 @@ def _why_not_finite(model: nn.Module, data: Any) -> str:
     return "the outputs of the network overflow: scale the features, or train the network again"
 
 
-def summed_up(
+def sum_samples(
     outputs: Iterator[Tensor], output: str, intervals: bool
 ) -> Predictive | LabelPredictive | GaussianPredictive:
     """The summary of samples, which are read one by one and not stored."""

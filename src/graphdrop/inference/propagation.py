@@ -50,7 +50,7 @@ class Propagation:
         weight = self.weight.to(values).view(-1, *(1,) * (values.dim() - 1))
         return torch.zeros_like(values).index_add(0, self.target, values[self.source] * weight)
 
-    def diffused(self, values: Tensor, restart: float, steps: int) -> Tensor:
+    def diffuse(self, values: Tensor, restart: float, steps: int) -> Tensor:
         r"""Personalized PageRank: :math:`v \leftarrow r\,v_0 + (1 - r) P v`, so many times."""
         found = values
         for _ in range(steps):

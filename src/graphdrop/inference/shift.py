@@ -23,7 +23,7 @@ class CalibrationShiftWarning(UserWarning):
     """A calibrated model predicts on a different graph than it was calibrated on."""
 
 
-def described(data: Any) -> dict[str, float]:
+def describe_graph(data: Any) -> dict[str, float]:
     """Properties of a graph: sizes, mean and deviation of features, degrees."""
     x, edges = data.x, data.edge_index
     nodes = int(x.shape[0])
@@ -40,7 +40,7 @@ def described(data: Any) -> dict[str, float]:
     }
 
 
-def digests(settings: PredictionDefaults, data: Any) -> dict[str, str]:
+def digest_graph(settings: PredictionDefaults, data: Any) -> dict[str, str]:
     """The sha256 of the features and of the edges of a graph, as a model carries them."""
     return {"x": settings.digest(data.x), "edge_index": settings.digest(data.edge_index)}
 
@@ -56,7 +56,7 @@ def is_known_graph(settings: PredictionDefaults, data: Any) -> bool:
         return False
     if known["nodes"] != x.shape[0] or known["edges"] != edges.shape[1]:
         return False
-    return settings.trained_on is None or settings.trained_on == digests(settings, data)
+    return settings.trained_on is None or settings.trained_on == digest_graph(settings, data)
 
 
 def check_edges_of_rates(model: nn.Module, settings: PredictionDefaults, data: Any) -> None:
@@ -84,7 +84,7 @@ def describe_shift(settings: PredictionDefaults, data: Any) -> str | None:
         return None
     if is_known_graph(settings, data):
         return None
-    now = described(data)
+    now = describe_graph(data)
     far = [
         f"{name.replace('_', ' ')} {now[name]:.3g} in place of {known[name]:.3g}"
         for name in ("feature_mean", "feature_deviation", "degree_mean")

@@ -121,7 +121,7 @@ def _binary_auroc(prediction: Any, labels: Tensor, _: Config) -> float | None:
     return float(ood_auroc(prediction.probabilities[:, 1], positive))
 
 
-def rare_classes_found(prediction: Any, labels: Tensor, config: Config) -> dict[int, RareFigures]:
+def find_rare_classes(prediction: Any, labels: Tensor, config: Config) -> dict[int, RareFigures]:
     """How well each rare class is found, by class; without those that no node here is of."""
     settings = config.predict
     found = {
@@ -140,7 +140,7 @@ def _rare_mean(field: str) -> Callable[[Any, Tensor, Config], float | None]:
     """A metric that is the mean of a figure over the rare classes; ``None`` without one."""
 
     def compute(prediction: Any, labels: Tensor, config: Config) -> float | None:
-        found = rare_classes_found(prediction, labels, config).values()
+        found = find_rare_classes(prediction, labels, config).values()
         return fmean(getattr(figures, field) for figures in found) if found else None
 
     return compute

@@ -15,7 +15,7 @@ from torchmetrics.functional.classification import binary_precision_recall_curve
 from graphdrop.data.names import Names
 from graphdrop.metrics import average_precision, ood_auroc
 from graphdrop.metrics.rare import RareFigures
-from graphdrop.metrics.registry import rare_classes_found
+from graphdrop.metrics.registry import find_rare_classes
 from graphdrop.report.collect import POINTS, RunEvidence, of_rows
 
 FIRST = 20
@@ -241,7 +241,7 @@ def _pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
 def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
     """The rare classes that some test node is of."""
     test, names, found = data.test_mask, Names.of(data), []
-    by_label = rare_classes_found(of_rows(run.prediction, test), data.y[test], run.config)
+    by_label = find_rare_classes(of_rows(run.prediction, test), data.y[test], run.config)
     for label, figures in by_label.items():
         probability = run.prediction.probabilities[:, label]
         others = (~data.train_mask).nonzero().flatten()

@@ -20,7 +20,7 @@ from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.inference.calibrator import Calibrator
-from graphdrop.inference.draws import PREDICTION_STEP, draws_of, settled
+from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import layerwise_samples
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
@@ -114,8 +114,8 @@ class Run:
 
     def predictive_samples(self, rows: Tensor | None, first: int = 0) -> Iterator[Tensor]:
         """The outputs of the samples of a prediction on some nodes or all, from ``first`` on."""
-        settings = settled(self.engine)
-        draws = islice(draws_of(settings, PREDICTION_STEP), first, None)
+        settings = resolve_settings(self.engine)
+        draws = islice(make_draws(settings, PREDICTION_STEP), first, None)
         if self.layerwise:
             return layerwise_samples(self.engine, self.data, draws, rows, settings=settings)
         return self.engine.samples(self.inputs, draws, rows)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from graphdrop.inference.calibrator import KEPT_NUMBERS, Calibrator, Samples
-from graphdrop.inference.draws import settled
-from graphdrop.inference.predictive import origin_of, summarised
+from graphdrop.inference.passes import resolve_settings
+from graphdrop.inference.predictive import find_origin, summarize
 from graphdrop.train.run import Run
 
 PARTS = ("validation", "calibration", "sets", "test")
@@ -76,9 +76,9 @@ class ScoredSamples:
     ) -> Any:
         """What ``Run.predict`` returns for these rows."""
         run = self.run
-        settings = settled(run.engine)
+        settings = resolve_settings(run.engine)
         chosen = settings.calibrator if calibrator == "model" else calibrator
         if self._kept is None or (chosen is not None and chosen.reads_graph):
             return run.predict(rows, calibrator=chosen)
-        origin = origin_of(settings, run.data, rows)
-        return summarised(self.of(rows), run.task.output, settings, chosen, origin)
+        origin = find_origin(settings, run.data, rows)
+        return summarize(self.of(rows), run.task.output, settings, chosen, origin)

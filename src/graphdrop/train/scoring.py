@@ -25,8 +25,8 @@ from graphdrop.calibration.post_hoc import (
 from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrator import Calibrator, Surroundings, average, keep_samples
-from graphdrop.inference.shift import described, digests
-from graphdrop.metrics.registry import as_columns, mean_error, rare_classes_found
+from graphdrop.inference.shift import describe_graph, digest_graph
+from graphdrop.metrics.registry import as_columns, find_rare_classes, mean_error
 from graphdrop.train.divergence import explain_divergence
 from graphdrop.train.model_file import load_state
 from graphdrop.train.result import Result
@@ -54,7 +54,7 @@ def score_selected(run: Run, state: State) -> tuple[Result, ScoredSamples]:
     load_state(run.model, state.best)
     run.model.eval()
     defaults = run.engine.defaults
-    run.engine.defaults = replace(defaults, trained_on=digests(defaults, run.data))
+    run.engine.defaults = replace(defaults, trained_on=digest_graph(defaults, run.data))
     with explain_divergence(run.model):
         drawn = draw_samples(run)
         answers = {part: drawn.predict(run.rows[part]) for part in SCORED}
@@ -157,7 +157,7 @@ def score_calibrated(
         by = find_best_uncertainty(validation, run.targets[parts["validation"]])
     engine.defaults = replace(engine.defaults, reject_by=by)
     if applied is not None:
-        graph = described(run.data)
+        graph = describe_graph(run.data)
         engine.defaults = replace(engine.defaults, calibrator=applied, calibrated_on=graph)
         if not shared or run.task.output == "gaussian":  # whose calibrator is one factor
             validation = drawn.predict(parts["validation"])
@@ -243,7 +243,7 @@ def _carry_set_nodes(run: Run, drawn: ScoredSamples) -> None:
         carried["set_nodes"] = choose_set_nodes(drawn, rows, run.targets, held_out=held_out)
     if carried:
         defaults = run.engine.defaults
-        run.engine.defaults = replace(defaults, **carried, calibrated_on=described(run.data))
+        run.engine.defaults = replace(defaults, **carried, calibrated_on=describe_graph(run.data))
 
 
 def _score_rare_classes(run: Run, answers: dict[str, Any]) -> list[dict[str, Any]]:
@@ -252,7 +252,7 @@ def _score_rare_classes(run: Run, answers: dict[str, Any]) -> list[dict[str, Any
     if not isinstance(test, Predictive):
         return []
     found = {
-        part: rare_classes_found(answer, run.targets[run.rows[part]], run.config)
+        part: find_rare_classes(answer, run.targets[run.rows[part]], run.config)
         for part, answer in answers.items()
     }
     counts, names = test.origin.class_counts, Names.of(run.dataset.data)

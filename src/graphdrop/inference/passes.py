@@ -1,4 +1,4 @@
-"""The draws of a prediction: how many, of which masks, from which seed."""
+"""The passes of a prediction: how many, with which masks, from which seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from graphdrop.nn.sampled import SampledModel
 from graphdrop.sampling.samplers import KEEP_ALL, Draw
 
 PREDICTION_STEP = 1 << 62
-"""The step number of prediction draws, beyond all steps of training."""
+"""The step number of the masks of predictions, beyond all steps of training."""
 
 
-def settled(
+def resolve_settings(
     engine: SampledModel,
     samples: int | None = None,
     seed: int | None = None,
@@ -40,8 +40,8 @@ def settled(
     )
 
 
-def draws_of(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
-    """The draws of the passes that a prediction takes."""
+def make_draws(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
+    """The draw of each pass that a prediction takes."""
     if settings.masks == "off":
         yield KEEP_ALL
     elif settings.masks == "expected":

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from graphdrop.inference.draws import draws_of, settled
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss, one_hot
 
@@ -35,7 +36,6 @@ from graphdrop.calibration.methods import METHODS
 from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference.calibrator import Calibrator, Surroundings
-from graphdrop.inference.draws import draws_of, settled
 from graphdrop.nn.sampled import sampled
 
 COUNTS = (5, 10, 20, 50, 100, 500)

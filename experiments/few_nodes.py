@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from graphdrop.inference.draws import draws_of, settled
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss, one_hot
 
@@ -36,6 +35,7 @@ from graphdrop.calibration.methods import METHODS
 from graphdrop.calibration.variance import VarianceScaling
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference.calibrator import Calibrator, Surroundings
+from graphdrop.inference.passes import make_draws, resolve_settings
 from graphdrop.nn.sampled import sampled
 
 COUNTS = (5, 10, 20, 50, 100, 500)
@@ -80,9 +80,11 @@ def of_network(draw: int, methods: Sequence[str]) -> Iterator[tuple[int, Losses]
         optimizer.step()
         if epoch % EVERY == 0:
             engine = sampled(model.eval())
-            settings = settled(engine, SAMPLES, draw, None, None)
+            settings = resolve_settings(engine, SAMPLES, draw, None, None)
             with torch.no_grad():
-                states.append(torch.stack(list(engine.samples(data, draws_of(settings, 0), None))))
+                states.append(
+                    torch.stack(list(engine.samples(data, make_draws(settings, 0), None)))
+                )
     for count in COUNTS:
         rows = validation[:count]
         losses_of_states = [class_nll(state[:, rows], data.y[rows]) for state in states]

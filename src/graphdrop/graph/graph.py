@@ -235,12 +235,20 @@ class Graph(CSR):
     @property
     def source_loops(self) -> Graph:
         """The sources alone, each with a loop under its id: for what acts on nodes one by one."""
-        return self.derived_from_structure("source_loops", self._source_loops)
 
-    def _source_loops(self) -> Graph:
-        index = torch.arange(self.num_src + 1, dtype=torch.int32, device=self.indices.device)
-        one = torch.ones(self.num_src, device=index.device)
-        ids = None if self.src_ids is None else self.src_ids.to(index)
+        def make() -> Graph:
+            ids = self.src_ids
+            if ids is None:
+                ids = torch.arange(self.num_src, device=self.indices.device)
+            return self.loops(ids.to(torch.int32))
+
+        return self.derived_from_structure("source_loops", make)
+
+    @staticmethod
+    def loops(ids: Tensor) -> Graph:
+        """Some nodes alone, each with a loop under its id."""
+        index = torch.arange(len(ids) + 1, dtype=ids.dtype, device=ids.device)
+        one = torch.ones(len(ids), device=ids.device)
         return Graph(
             indptr=index,
             indices=index[:-1],

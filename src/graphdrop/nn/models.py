@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Self, cast
 
@@ -22,7 +23,7 @@ from graphdrop.nn.norms import Norm
 from graphdrop.nn.plan import SharedProduct, convolve_several, layer_passes
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
-from graphdrop.nn.skip_connections import Jump, Residual, SkipConnections
+from graphdrop.nn.skip_connections import Jump, Residual, SkipConnections, rows_of
 from graphdrop.nn.state import buffers_kept
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Draw, DropOut, Sampler
@@ -340,15 +341,28 @@ class GCN(KeepsStream, SampledModel):
                 relu=inner and between.plain,
                 shared=shared if number == 0 else None,
             )
-            if inner and not between.plain:
-                outs = between.activated(number, outs, hidden, part, training=training)
-            if number == 0:
-                initial = outs
             if inner:
-                outs = between.with_residual(outs, hidden, initial, part, steps[0][1])
+                initial, first = (every[0] if every else outs), steps[0][1].dst_ids
+                outs = [
+                    between.follow(
+                        number,
+                        out,
+                        partial(rows_of, x, part.dst_ids, part.src_ids),
+                        partial(rows_of, start, part.dst_ids, first),
+                        training=training,
+                    )
+                    for out, x, start in zip(outs, hidden, initial, strict=True)
+                ]
             every.append(outs)
             hidden = outs
-        return between.joined(every, [part for _, part in steps])
+        if not between.joins:
+            return [between.join([out]) for out in every[-1]]
+        ids = [part.dst_ids for _, part in steps]
+        rows = [
+            [rows_of(out, ids[-1], own) for out in outs]
+            for outs, own in zip(every, ids, strict=True)
+        ]
+        return [between.join(cast("list[Tensor]", layers)) for layers in zip(*rows, strict=True)]
 
     def _at_once(self, part: Graph) -> int:
         """How many passes are computed together; 1 if that would change the order of sums."""

@@ -284,7 +284,8 @@ def _propagate(
     blocks = 1 if mask is None else mask.draws_per_edge(layer.in_channels)
     shares = shared is not None and blocks == 1
     if mask is not None and layer.sampler is not None and layer.sampler.needs_weights:
-        out = _propagate_pairs(layer, x, graph, mask)
+        sums = aggregate(graph, products_of_pairs(x, layer.weight, graph.num_src), mask)
+        out = added(sums, layer.in_channels)
     elif shares or isinstance(x, SparseFeatures) or _transforms_first(layer, graph, blocks):
         out = _transform_first(layer, x, graph, mask, blocks, shared)
     else:
@@ -322,36 +323,42 @@ def _transform_first(
 
 def sum_of_products(x: Features, weight: Tensor, graph: Graph, mask: Mask | None) -> Tensor:
     """The masked sum over neighbours times weights, computed from products ``X[b] W[b]``."""
-    features, outputs = weight.shape
-    blocks = 1 if mask is None else mask.draws_per_edge(features)
+    blocks = 1 if mask is None else mask.draws_per_edge(weight.shape[0])
+    # a mask per feature of a single feature is one mask for all that is made of it; the products of
+    # a block lie side by side: each keeps its block's draw
+    sums = aggregate(graph, products(x, weight, blocks), _with_blocks(mask, blocks))
+    return added(sums, blocks)
+
+
+def products(x: Features, weight: Tensor, blocks: int) -> Tensor:
+    """The products ``X[b] W[b]`` of all blocks side by side, ``[nodes, blocks * out]``."""
     if blocks == 1:
-        # a mask per feature of a single feature is one mask for all that is made of it
-        return aggregate(graph, _product(x, weight), _with_blocks(mask, 1))
-    sizes = torch.bincount(block_of_feature(features, blocks)).tolist()
-    products, first = [], 0
-    for size in sizes:
-        part = (
-            x.columns(first, first + size)
-            if isinstance(x, SparseFeatures)
-            else x[:, first : first + size]
-        )
-        products.append(_product(part, weight[first : first + size]))
-        first += size
-    # the products of a block lie side by side: each keeps its block's draw
-    out = aggregate(graph, torch.cat(products, 1), _with_blocks(mask, blocks))
-    return out.view(graph.num_dst, blocks, outputs).sum(1)
+        return _product(x, weight)
+    found, first = [], 0
+    for size in torch.bincount(block_of_feature(len(weight), blocks)).tolist():
+        last = first + size
+        part = x.columns(first, last) if isinstance(x, SparseFeatures) else x[:, first:last]
+        found.append(_product(part, weight[first:last]))
+        first = last
+    return torch.cat(found, 1)
 
 
-def _propagate_pairs(layer: SampledGCNConv, x: Features, graph: Graph, mask: Mask) -> Tensor:
-    width = layer.in_channels * layer.out_channels
-    if isinstance(x, SparseFeatures) or 4 * graph.num_src * width > PAIR_BYTES:
+def products_of_pairs(x: Features, weight: Tensor, nodes: int) -> Tensor:
+    """The products of every input feature with all of its weights, ``[nodes, in * out]``."""
+    inputs, outputs = weight.shape
+    if isinstance(x, SparseFeatures) or 4 * nodes * inputs * outputs > PAIR_BYTES:
         raise ValueError(
-            f"pairs=True draws for {layer.in_channels} x {layer.out_channels} pairs of features "
-            "at every edge: it is for small dense layers; use GraphDropConnect(blocks=None)"
+            f"pairs=True draws for {inputs} x {outputs} pairs of features at every edge: it is for "
+            "small dense layers; use GraphDropConnect(blocks=None)"
         )
-    products = (x[:, :, None] * layer.weight).flatten(1)
-    out = aggregate(graph, products, mask)
-    return out.view(graph.num_dst, layer.in_channels, layer.out_channels).sum(1)
+    return (x[:, :, None] * weight).flatten(1)
+
+
+def added(sums: Tensor, parts: int) -> Tensor:
+    """The sum of the parts of each row, which lie side by side in its last dimension."""
+    if parts == 1:
+        return sums
+    return sums.view(*sums.shape[:-1], parts, sums.shape[-1] // parts).sum(-2)
 
 
 def _product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from graphdrop.graph import Graph
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.norms import Norm, norm_layer, normalize
 from graphdrop.nn.plan import linear
@@ -74,69 +73,71 @@ class SkipConnections(nn.Module):
             return "a residual"
         return "jumping knowledge" if self.head is not None else ""
 
-    def activated(
+    def follow(
         self,
         number: int,
-        outs: list[Tensor],
-        inputs: Sequence[Tensor | SparseFeatures],
-        part: Graph,
+        out: Tensor,
+        own: Callable[[], Tensor | SparseFeatures] | None,
+        initial: Callable[[], Tensor | SparseFeatures],
         *,
         training: bool,
-    ) -> list[Tensor]:
-        """A hidden layer's outputs with a linear residual, a normalization layer and a relu."""
-        if self.skips:
-            skip = cast("nn.Linear", self.skips[number])
-            own = _positions(part.dst_ids, part.src_ids, outs[0])
-            outs = [out + linear(x, skip)[own] for out, x in zip(outs, inputs, strict=True)]
+    ) -> Tensor:
+        """What follows a hidden convolution: the linear residual, norm and relu, then a residual.
+
+        Args:
+            number: the number of the layer.
+            out: its output, ``[rows, width]`` or ``[rows, samples, width]``; if these connections
+                are ``plain``, its relu is a part of it.
+            own: these rows of the layer's input; None if there is no residual of them.
+            initial: these rows of the first layer's output.
+            training: whether BatchNorm works as in training.
+        """
+        if self.skips and own is not None:
+            out = out + linear(own(), cast("nn.Linear", self.skips[number]))
         if self.norms:
-            outs = [normalize(self.norms[number], out, training=training) for out in outs]
-        return [out.relu() for out in outs]
-
-    def joined(self, every: list[list[Tensor]], parts: list[Graph]) -> list[Tensor]:
-        """Jumping knowledge: a linear layer on the outputs of all layers."""
-        if self.head is None:
-            return every[-1]
-        if self.jk == "last":
-            return [self.head(out) for out in every[-1]]
-        rows = [
-            [out[_positions(parts[-1].dst_ids, part.dst_ids, every[-1][0])] for out in outs]
-            for outs, part in zip(every, parts, strict=True)
-        ]
-        passes = zip(*rows, strict=True)
-        if self.jk == "cat":
-            return [self.head(torch.cat(layers, 1)) for layers in passes]
-        return [self.head(torch.stack(layers).amax(0)) for layers in passes]
-
-    def with_residual(
-        self,
-        outs: list[Tensor],
-        inputs: Sequence[Tensor | SparseFeatures],
-        initial: list[Tensor],
-        part: Graph,
-        first: Graph,
-    ) -> list[Tensor]:
-        """A hidden layer's outputs with the residual of its inputs or of the first layer."""
+            flat = normalize(self.norms[number], out.flatten(0, -2), training=training)
+            out = flat.view(out.shape)
+        if not self.plain:
+            out = out.relu()
         if self.residual == INITIAL:
-            if outs is initial:
-                return outs
-            own = _positions(part.dst_ids, first.dst_ids, outs[0])
-            return [torch.lerp(out, x[own], 0.5) for out, x in zip(outs, initial, strict=True)]
-        if self.residual is not True or not _same_width(inputs[0], outs[0]):
-            return outs
-        own = _positions(part.dst_ids, part.src_ids, outs[0])
-        return [out + x[own] for out, x in zip(outs, inputs, strict=True)]  # type: ignore[index]
+            return torch.lerp(out, cast("Tensor", initial()), 0.5) if number else out
+        if self.residual is not True or own is None:
+            return out
+        x = own()
+        same = isinstance(x, Tensor) and x.shape[-1] == out.shape[-1]
+        return out + x if same else out  # type: ignore[operator]
+
+    def join(self, layers: Sequence[Tensor]) -> Tensor:
+        """Jumping knowledge: a linear layer on the outputs of all layers, for the same rows."""
+        if self.head is None:
+            return layers[-1]
+        joined = layers[-1]
+        if self.jk == "cat":
+            joined = torch.cat(list(layers), -1)
+        elif self.jk == "max":
+            joined = torch.stack(list(layers)).amax(0)
+        out: Tensor = self.head(joined)
+        return out
+
+    @property
+    def joins(self) -> bool:
+        """Whether the outputs of all layers are read."""
+        return self.jk in ("cat", "max")
 
 
-def _same_width(hidden: Tensor | SparseFeatures, out: Tensor) -> bool:
-    return isinstance(hidden, Tensor) and hidden.shape[1] == out.shape[1]
-
-
-def _positions(ids: Tensor | None, among: Tensor | None, rows: Tensor) -> Tensor:
-    """The position of each id among sorted ids; the row number if ids are row numbers.
+def rows_of(
+    x: Tensor | SparseFeatures, ids: Tensor | None, among: Tensor | None
+) -> Tensor | SparseFeatures:
+    """The rows of ``x`` with some ids, of rows whose sorted ids are ``among``.
 
     The rows that a user asks for are in any order; they are looked up among themselves only. In a
     mini-batch ids are in no order either, but those of the rows come first.
     """
-    if ids is None or among is None or torch.equal(ids, among[: len(ids)]):
-        return torch.arange(len(rows), device=rows.device)
-    return torch.searchsorted(among, ids)
+    if ids is None or among is None:
+        return x
+    if torch.equal(ids, among[: len(ids)]):
+        if len(ids) == x.shape[0]:
+            return x
+        return x[: len(ids)] if isinstance(x, Tensor) else x.select(torch.arange(len(ids)))
+    position = torch.searchsorted(among, ids)
+    return x[position] if isinstance(x, Tensor) else x.select(position)

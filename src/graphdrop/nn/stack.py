@@ -176,25 +176,40 @@ class ConvStack(nn.Module):
         if self.input_propagation is not None and not self.propagates_hidden:
             features = self.input_norm(self.input_propagation(features, *edges))
         if self.first is not None:
-            features = linear(self._dropped(features, self.dropout), self.first).relu()
-        initial, outputs = features, []
-        for number, layer in enumerate(self.convs):
-            rate = self._input_rate if number == 0 else self.dropout
-            dropped = self._dropped(features, rate)
-            if number == 0 and self.propagates_hidden:
-                out = self._propagate_hidden(layer, dropped, edges)
-            else:
-                out = self._apply_layer(layer, dropped, initial, edges)
-            if number < len(self.norms):
-                if self.residual:
-                    out = out + linear(features, cast("Linear", self.skips[number]))
-                out = self.norms[number](out).relu()
-            features = out
-            outputs.append(out)
-        out = outputs[-1]
-        if self.last is not None:
-            out = self.last(out if self.jk is None else self.jk(outputs))
+            features = self.enter(features)
+        initial, outputs = features, list[Tensor]()
+        for number in range(len(self.convs)):
+            features = self.layer(number, features, initial, *edges)
+            outputs.append(features)
+        out = self.join(outputs)
         return out if self.propagation is None else self.propagation(out, *edges)
+
+    # The steps, which layer-wise passes take one by one
+
+    def enter(self, x: Features) -> Tensor:
+        """The linear layer before all layers of GCNII."""
+        return linear(self._dropped(x, self.dropout), cast("Linear", self.first)).relu()
+
+    def layer(self, number: int, x: Features, initial: Features, *edges: Tensor) -> Tensor:
+        """The output of a layer with what follows it."""
+        dropped = self._dropped(x, self._input_rate if number == 0 else self.dropout)
+        if number == 0 and self.propagates_hidden:
+            out = self._propagate_hidden(self.convs[0], dropped, edges)
+        else:
+            out = self._apply_layer(self.convs[number], dropped, initial, edges)
+        if number == len(self.norms):
+            return out
+        if self.residual:
+            out = out + linear(x, cast("Linear", self.skips[number]))
+        followed: Tensor = self.norms[number](out).relu()
+        return followed
+
+    def join(self, outputs: list[Tensor]) -> Tensor:
+        """The last linear layer, if there is one, on the outputs of layers."""
+        out = outputs[-1]
+        if self.last is None:
+            return out
+        return self.last(out if self.jk is None else self.jk(outputs))  # type: ignore[no-any-return]
 
     def _read(self, x: Tensor) -> Features:
         """Features as the first layer reads them: sparse if few are nonzero."""

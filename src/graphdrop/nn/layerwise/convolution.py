@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph
-from graphdrop.graph.masks import Mask, block_of_feature
+from graphdrop.graph.masks import Mask
 from graphdrop.graph.window import row_window
 from graphdrop.kernels.stacked import aggregate_stacked
 from graphdrop.nn import plan
@@ -98,23 +98,26 @@ def prepare(
             return Prepared(x, 0)
         if x.stored is not None:
             return Prepared(x.stored[:, None], 0)
-    if pairs and 4 * graph.num_src * layer.in_channels * layer.out_channels > plan.PAIR_BYTES:
-        raise ValueError(
-            f"pairs=True draws for {layer.in_channels} x {layer.out_channels} pairs of features "
-            "at every edge: it is for small layers; use GraphDropConnect(blocks=None)"
-        )
     parts = 0 if not product else (layer.in_channels if pairs else blocks)
     width = layer.in_channels if not product else parts * layer.out_channels
     count = len(passes) if drops or isinstance(x, Tensor) else 1
     terms = states.empty(count, width)
     for span in windows(graph, states, count * max(width, layer.in_channels), nodes):
         at = slice(*span) if nodes is None else nodes[slice(*span)]
-        loops = plan_loops(graph, at) if drops else None
+        ids = torch.arange(*span) if isinstance(at, slice) else at
+        loops = Graph.loops(ids.to(graph.indices)) if drops else None
         for sample in range(count):
             own = x.read(at) if isinstance(x, Rows) else x[at, sample]
             if loops is not None:
                 own = _dropped(layer, own, loops, passes[sample])
-            terms[at, sample] = _transformed(layer, own, parts, pairs=pairs)
+            if isinstance(own, SparseFeatures) and (pairs or not product):
+                own = own.to_dense()
+            if not product:
+                terms[at, sample] = cast("Tensor", own)
+            elif pairs:
+                terms[at, sample] = plan.products_of_pairs(own, layer.weight, graph.num_src)
+            else:
+                terms[at, sample] = plan.products(own, layer.weight, parts)
     return Prepared(terms, parts)
 
 
@@ -149,10 +152,8 @@ def convolved(
         out = into
     elif not parts:
         out = plan._product(sums.reshape(-1, layer.in_channels), layer.weight).reshape(shape)
-    elif parts > 1:
-        out = sums.view(*sums.shape[:2], parts, layer.out_channels).sum(2)
     else:
-        out = sums
+        out = plan.added(sums, parts)
     if any(scale is not None for scale in scales):
         out = torch.stack(
             [
@@ -179,29 +180,6 @@ def window_of(graph: Graph, span: tuple[int, int], rows: Tensor | None) -> Graph
     return row_window(graph, span if rows is None else rows[slice(*span)])
 
 
-def plan_loops(graph: Graph, nodes: slice | Tensor) -> Graph:
-    """Nodes alone, each with a loop under its id: for masks on features."""
-    kind = graph.indices
-    if isinstance(nodes, slice):
-        ids = torch.arange(nodes.start, nodes.stop, dtype=kind.dtype, device=kind.device)
-    else:
-        ids = nodes.to(kind)
-    index = torch.arange(len(ids) + 1, dtype=kind.dtype, device=kind.device)
-    one = torch.ones(len(ids), device=kind.device)
-    return Graph(
-        indptr=index,
-        indices=index[:-1],
-        value=one,
-        t_indptr=index,
-        t_indices=index[:-1],
-        t_edge=index[:-1],
-        weight=one,
-        normalization=graph.normalization,
-        dst_ids=ids,
-        src_ids=ids,
-    )
-
-
 def _pairs(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
     sampler = layer.sampler
     return sampler is not None and sampler.needs_weights and masks_of_sum(layer, passes) is not None
@@ -217,25 +195,3 @@ def _dropped(
     if sampler is not None and sampler.on_features and drawn.sampler is not None:
         x = plan._drop(x, sampler, nodes, drawn, drawn.sampler)
     return x
-
-
-def _transformed(
-    layer: SampledGCNConv, x: Tensor | SparseFeatures, parts: int, *, pairs: bool
-) -> Tensor:
-    if not parts:
-        if isinstance(x, SparseFeatures):
-            return x.matmul(torch.eye(layer.in_channels))
-        return x
-    if pairs:
-        dense = x.matmul(torch.eye(layer.in_channels)) if isinstance(x, SparseFeatures) else x
-        return (dense[:, :, None] * layer.weight).flatten(1)
-    if parts == 1:
-        return plan._product(x, layer.weight)
-    sizes = torch.bincount(block_of_feature(layer.in_channels, parts)).tolist()
-    products, first = [], 0
-    for size in sizes:
-        last = first + size
-        part = x.columns(first, last) if isinstance(x, SparseFeatures) else x[:, first:last]
-        products.append(plan._product(part, layer.weight[first:last]))
-        first = last
-    return torch.cat(products, 1)

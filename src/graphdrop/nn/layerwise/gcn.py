@@ -17,7 +17,6 @@ from graphdrop.nn.layerwise.features import Rows
 from graphdrop.nn.layerwise.reach import with_neighbors
 from graphdrop.nn.layerwise.states import States
 from graphdrop.nn.models import DRAWN_TOGETHER, GCN
-from graphdrop.nn.norms import normalize
 from graphdrop.nn.plan import LayerPass, layer_passes, takes_sparse
 from graphdrop.nn.skip_connections import INITIAL
 from graphdrop.sampling.samplers import Draw
@@ -90,9 +89,10 @@ class LayerwiseGCN:
                 nodes = window.dst_ids
                 assert nodes is not None  # noqa: S101 - a window has ids
                 if not last or between.head is not None:
-                    part = self._activated(number, part, x, every, nodes)
+                    part = self._follow(number, part, x, every, nodes)
                 if last:
-                    part = self._joined(part, every, nodes)
+                    states = every if between.joins else []
+                    part = between.join([*(state[nodes.long()] for state in states), part])
                 if target is None:
                     out[nodes.long()] = part
                 elif part.data_ptr() != target.data_ptr():
@@ -122,27 +122,19 @@ class LayerwiseGCN:
             self._first = prepared
         return prepared
 
-    def _activated(
+    def _follow(
         self, number: int, out: Tensor, x: State, every: list[Tensor], nodes: Tensor
     ) -> Tensor:
-        """A hidden layer's outputs with residual, normalization layer and relu, by rows."""
-        between, flat = self.between, out.flatten(0, 1)
-        index = nodes.long()
+        """A hidden layer's outputs with what follows a convolution, by rows."""
+        between, index = self.between, nodes.long()
 
         def own() -> Tensor:
             return x.of(index)[:, None] if isinstance(x, Rows) else x[index]
 
-        if between.skips:
-            flat = (out + between.skips[number](own())).flatten(0, 1)
-        if between.norms:
-            flat = normalize(between.norms[number], flat, training=False)
-        out = flat.relu_().view(out.shape)
-        if between.residual == INITIAL:
-            return torch.lerp(out, every[0][index], 0.5) if number else out
-        width = x.width if isinstance(x, Rows) else x.shape[2]
-        if between.residual is not True or width != out.shape[2] or self._is_sparse(x):
-            return out
-        return out + own()
+        out = out.relu_() if between.plain else out
+        plain = between.residual is True and isinstance(x, Rows) and self._is_sparse(x)
+        rows = None if plain else own
+        return between.follow(number, out, rows, lambda: every[0][index], training=False)
 
     def _is_sparse(self, x: State) -> bool:
         """Whether a full-batch pass reads these features as sparse, which has no residual."""
@@ -152,21 +144,9 @@ class LayerwiseGCN:
             self._sparse = takes_sparse(self.convs[0]) and x.few_nonzeros
         return self._sparse
 
-    def _joined(self, out: Tensor, every: list[Tensor], nodes: Tensor) -> Tensor:
-        """Jumping knowledge: a linear layer on the outputs of all layers."""
-        between = self.between
-        if between.head is None:
-            return out
-        if between.jk == "last":
-            return between.head(out)  # type: ignore[no-any-return]
-        index = nodes.long()
-        layers = [*(state[index] for state in every), out]
-        joined = torch.cat(layers, 2) if between.jk == "cat" else torch.stack(layers).amax(0)
-        return between.head(joined)  # type: ignore[no-any-return]
-
     def _forget(self, every: list[Tensor]) -> None:
         """Drop the states that no later layer reads."""
-        if self.between.jk in ("cat", "max"):
+        if self.between.joins:
             return
         first = 1 if self.between.residual == INITIAL else 0
         del every[first:-1]
@@ -186,7 +166,7 @@ class LayerwiseGCN:
             before = layer.in_channels if number else 0
             after = layer.out_channels if number < last else self.between.out_channels
             needed = max(needed, kept + before + terms + after)
-            if self.between.jk in ("cat", "max") or (number and self.between.residual == INITIAL):
+            if self.between.joins or (number and self.between.residual == INITIAL):
                 kept += before
         most, count = self.states.at_once(needed, shared), len(passes[0])
         return -(-count // -(-count // most))  # groups of equal sizes

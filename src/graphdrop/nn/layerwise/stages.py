@@ -103,8 +103,7 @@ def _of_basic(model: BasicGNN) -> list[Stage]:
         names = [stage.writes for stage in stages] if joins else [last]
 
         def head(*layers: Tensor) -> Tensor:
-            joined = model.jk(list(layers)) if joins else layers[0]
-            return model.lin(joined)  # type: ignore[no-any-return]
+            return model.lin(model.jk(list(layers)) if joins else layers[0])  # type: ignore[no-any-return]
 
         stages.append(Stage(head, tuple(names), "out"))
     return stages
@@ -116,61 +115,44 @@ _TAKES = {"edge_weight": "supports_edge_weight", "edge_attr": "supports_edge_att
 def _of_stack(model: ConvStack) -> list[Stage]:
     stages, last = list[Stage](), INPUT
     if model.first is not None:
-        stages.append(Stage(partial(_first, model.first), (last,), "initial"))
+        stages.append(Stage(model.enter, (last,), "initial"))
         last = "initial"
     outputs = []
     for number, layer in enumerate(model.convs):
         name = f"layer {number}"
-        passes_messages = model.architecture != "appnp"
         reads = (last, "initial") if model.architecture == "gcnii" else (last,)
-        stages.append(
-            Stage(
-                partial(_stack_layer, model, number),
-                reads,
-                name,
-                layer if passes_messages else None,
-            )
-        )
+        passes_messages = model.architecture != "appnp"
+        step = partial(_stack_layer, model, number)
+        stages.append(Stage(step, reads, name, layer if passes_messages else None))
         outputs.append(name)
         last = name
     if model.last is not None:
-        names = tuple(outputs) if model.jk is not None else (last,)
-
-        def head(*layers: Tensor) -> Tensor:
-            joined = layers[0] if model.jk is None else model.jk(list(layers))
-            return model.last(joined)  # type: ignore[misc, no-any-return]
-
-        stages.append(Stage(head, names, "joined"))
+        names = (last,) if model.jk is None else tuple(outputs)
+        stages.append(Stage(lambda *layers: model.join(list(layers)), names, "joined"))
         last = "joined"
     if model.propagation is not None:
         start = last
         for hop in range(model.propagation.K):
             name = f"hop {hop}"
             reads = (last,) if last == start else (last, start)
-            step = partial(_hop, model.propagation)
-            stages.append(Stage(step, reads, name, model.propagation, hop))
+            stages.append(
+                Stage(partial(_hop, model.propagation), reads, name, model.propagation, hop)
+            )
             last = name
     return stages
 
 
-def _first(layer: nn.Module, x: Tensor) -> Tensor:
-    return layer(x).relu()  # type: ignore[no-any-return]
-
-
-def _stack_layer(model: ConvStack, number: int, x: Tensor, *more: Tensor, **edges: Any) -> Tensor:
-    layer: Any = model.convs[number]
-    if not edges:
-        out = layer(x)
-    else:
-        edge_index = edges["edge_index"]
-        weight = edges.get("edge_weight")
-        given = (edge_index,) if weight is None else (edge_index, weight)
-        out = layer(x, *more, *given)
-    if number < len(model.norms):
-        if model.residual:
-            out = out + model.skips[number](x)
-        out = model.norms[number](out).relu()
-    return out  # type: ignore[no-any-return]
+def _stack_layer(  # noqa: PLR0917 - a stage is given states one by one
+    model: ConvStack,
+    number: int,
+    x: Tensor,
+    initial: Tensor | None = None,
+    edge_index: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    **_: Any,
+) -> Tensor:
+    edges = [one for one in (edge_index, edge_weight) if one is not None]
+    return model.layer(number, x, x if initial is None else initial, *edges)
 
 
 def _hop(layer: Any, x: Tensor, *start: Tensor, edge_index: Tensor, **edges: Any) -> Tensor:

@@ -215,8 +215,11 @@ def test_a_layer_says_what_it_cannot_take() -> None:
     with pytest.raises(ValueError, match=r"100 blocks over sparse input .*: use first_blocks=1"):
         one_pass(per_feature, sparse, graph, Draw(1, 1))
     pairs = SampledGCNConv(100, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
-    with pytest.raises(ValueError, match=r"pairs=True draws for 100 x 3 pairs .* small dense"):
-        one_pass(pairs, sparse, graph, Draw(1, 1))
+    dense = one_pass(pairs, sparse.to_dense(), graph, Draw(1, 1))
+    torch.testing.assert_close(one_pass(pairs, sparse, graph, Draw(1, 1)), dense)
+    wide = SampledGCNConv(6000, 8000, pairs.sampler)
+    with pytest.raises(ValueError, match=r"pairs=True draws for 6000 x 8000 pairs .* small"):
+        one_pass(wide, torch.ones(NODES, 6000), graph, Draw(1, 1))
     nine = SampledGCNConv(5, 3, GraphDropConnect(FixedRate(keep=0.5), blocks=9))
     with pytest.raises(
         ValueError, match=r"blocks is 9; it takes at most the number of features, 5"

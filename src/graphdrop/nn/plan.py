@@ -281,16 +281,66 @@ def _propagate(
     bias: Tensor | None,
     shared: SharedProduct | None,
 ) -> Tensor:
-    blocks = 1 if mask is None else mask.draws_per_edge(layer.in_channels)
-    shares = shared is not None and blocks == 1
-    if mask is not None and layer.sampler is not None and layer.sampler.needs_weights:
-        sums = aggregate(graph, products_of_pairs(x, layer.weight, graph.num_src), mask)
-        out = added(sums, layer.in_channels)
-    elif shares or isinstance(x, SparseFeatures) or _transforms_first(layer, graph, blocks):
-        out = _transform_first(layer, x, graph, mask, blocks, shared)
+    parts = parts_of(layer, graph, mask, first=shared is not None)
+    if isinstance(x, SparseFeatures) and not parts:
+        parts = 1 if mask is None else mask.draws_per_edge(layer.in_channels)
+    if parts == 1 and shared is not None:
+        terms = shared.of(x, layer.weight)
     else:
-        return _product(aggregate(graph, x, mask), layer.weight, bias)
+        terms = terms_of(layer, x, parts, mask, graph.num_src)
+    sums = aggregate(graph, terms, mask_of_terms(layer, mask, parts))
+    if not parts:
+        return _product(sums, layer.weight, bias)
+    out = added(sums, parts)
     return out if bias is None else out.add_(bias)
+
+
+def parts_of(layer: SampledGCNConv, graph: Graph, mask: Mask | None, *, first: bool) -> int:
+    """How many products with the weights stand side by side in the terms of the sum.
+
+    0 if neighbours are summed before the product: the cheaper order is taken. In the ``first``
+    layer, whose product all passes share, the product comes first if it can.
+    """
+    if _draws_pairs(layer, mask):
+        return layer.in_channels
+    blocks = 1 if mask is None else mask.draws_per_edge(layer.in_channels)
+    transforms = (first and blocks == 1) or _transforms_first(layer, graph, blocks)
+    return blocks if transforms else 0
+
+
+def terms_of(
+    layer: SampledGCNConv, x: Features, parts: int, mask: Mask | None, nodes: int
+) -> Tensor:
+    """The terms of the sum over neighbours, ``[rows, parts * out]``, or the input for no parts.
+
+    ``x`` has some rows of an input of so many ``nodes``.
+    """
+    weight, (inputs, outputs) = layer.weight, layer.weight.shape
+    if not parts:
+        return x.to_dense() if isinstance(x, SparseFeatures) else x
+    if _draws_pairs(layer, mask):
+        if 4 * nodes * inputs * outputs > PAIR_BYTES:
+            raise ValueError(
+                f"pairs=True draws for {inputs} x {outputs} pairs of features at every edge: it is "
+                "for small layers; use GraphDropConnect(blocks=None)"
+            )
+        dense = x.to_dense() if isinstance(x, SparseFeatures) else x
+        return (dense[:, :, None] * weight).flatten(1)
+    if isinstance(x, SparseFeatures) and parts > MAX_SPARSE_BLOCKS:
+        raise ValueError(
+            f"{parts} blocks over sparse input take a product each (at most "
+            f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
+        )
+    return products(x, weight, parts)
+
+
+def mask_of_terms(layer: SampledGCNConv, mask: Mask | None, parts: int) -> Mask | None:
+    """The mask of the sum of these terms: the products of a block keep its draw."""
+    return mask if not parts or _draws_pairs(layer, mask) else _with_blocks(mask, parts)
+
+
+def _draws_pairs(layer: SampledGCNConv, mask: Mask | None) -> bool:
+    return mask is not None and layer.sampler is not None and layer.sampler.needs_weights
 
 
 def _transforms_first(layer: SampledGCNConv, graph: Graph, blocks: int) -> bool:
@@ -301,24 +351,6 @@ def _transforms_first(layer: SampledGCNConv, graph: Graph, blocks: int) -> bool:
     aggregated = graph.num_edges * max(layer.in_channels, least)
     transformed = graph.num_edges * max(blocks * layer.out_channels, least)
     return transformed + product * graph.num_src < aggregated + product * graph.num_dst
-
-
-def _transform_first(
-    layer: SampledGCNConv,
-    x: Features,
-    graph: Graph,
-    mask: Mask | None,
-    blocks: int,
-    shared: SharedProduct | None,
-) -> Tensor:
-    if blocks == 1 and shared is not None:
-        return aggregate(graph, shared.of(x, layer.weight), _with_blocks(mask, 1))
-    if isinstance(x, SparseFeatures) and blocks > MAX_SPARSE_BLOCKS:
-        raise ValueError(
-            f"{blocks} blocks over sparse input take a product each (at most "
-            f"{MAX_SPARSE_BLOCKS}): use first_blocks=1 for the first layer, or dense features"
-        )
-    return sum_of_products(x, layer.weight, graph, mask)
 
 
 def sum_of_products(x: Features, weight: Tensor, graph: Graph, mask: Mask | None) -> Tensor:
@@ -341,17 +373,6 @@ def products(x: Features, weight: Tensor, blocks: int) -> Tensor:
         found.append(_product(part, weight[first:last]))
         first = last
     return torch.cat(found, 1)
-
-
-def products_of_pairs(x: Features, weight: Tensor, nodes: int) -> Tensor:
-    """The products of every input feature with all of its weights, ``[nodes, in * out]``."""
-    inputs, outputs = weight.shape
-    if isinstance(x, SparseFeatures) or 4 * nodes * inputs * outputs > PAIR_BYTES:
-        raise ValueError(
-            f"pairs=True draws for {inputs} x {outputs} pairs of features at every edge: it is for "
-            "small dense layers; use GraphDropConnect(blocks=None)"
-        )
-    return (x[:, :, None] * weight).flatten(1)
 
 
 def added(sums: Tensor, parts: int) -> Tensor:

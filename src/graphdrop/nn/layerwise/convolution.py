@@ -7,8 +7,7 @@ the product with the weights. The second sums over neighbours, window by window.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,27 +37,22 @@ class Prepared(NamedTuple):
     row that are added to give the output: the blocks of features, or the features for pairs."""
 
 
-def masks_of_sum(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> list[Mask] | None:
-    """The masks of the sum over neighbours, or None if nothing there is masked."""
-    sampler = layer.sampler
-    if sampler is None or sampler.on_features:
-        return None
-    return [one.sampler for one in passes if one.sampler is not None] or None
+def masks_of_sum(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> list[Mask]:
+    """The masks of the sum over neighbours; none if nothing there is masked."""
+    if layer.sampler is None or layer.sampler.on_features:
+        return []
+    return [one.sampler for one in passes if one.sampler is not None]
 
 
-def blocks_of(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> int:
-    """How many draws a connection of this layer has."""
-    masks = masks_of_sum(layer, passes)
-    return 1 if masks is None else masks[0].draws_per_edge(layer.in_channels)
-
-
-def transforms_first(
+def parts_of(
     layer: SampledGCNConv, graph: Graph, passes: Sequence[LayerPass], *, first: bool
-) -> bool:
-    """Whether the product with the weights comes before the sum."""
-    blocks, sampler = blocks_of(layer, passes), layer.sampler
-    pairs = sampler is not None and sampler.needs_weights and masks_of_sum(layer, passes)
-    return bool(pairs) or (first and blocks == 1) or plan._transforms_first(layer, graph, blocks)
+) -> int:
+    """``plan.parts_of`` for several passes."""
+    return plan.parts_of(layer, graph, _mask_of_sum(layer, passes), first=first)
+
+
+def _mask_of_sum(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> Mask | None:
+    return next(iter(masks_of_sum(layer, passes)), None)
 
 
 def drops_features(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
@@ -73,8 +67,7 @@ def terms_width(
     layer: SampledGCNConv, graph: Graph, passes: Sequence[LayerPass], *, first: bool
 ) -> int:
     """How many numbers of a node `prepare` stores; 0 if it hands on the layer's input."""
-    if transforms_first(layer, graph, passes, first=first):
-        parts = layer.in_channels if _pairs(layer, passes) else blocks_of(layer, passes)
+    if parts := parts_of(layer, graph, passes, first=first):
         return parts * layer.out_channels
     return layer.in_channels if drops_features(layer, passes) else 0
 
@@ -89,17 +82,15 @@ def prepare(
     nodes: Tensor | None = None,
 ) -> Prepared:
     """The terms of the sum over neighbours, for all nodes or for those that are named."""
-    first = isinstance(x, Rows)
-    product = transforms_first(layer, graph, passes, first=first)
+    parts = parts_of(layer, graph, passes, first=isinstance(x, Rows))
     drops = drops_features(layer, passes)
-    blocks, pairs = blocks_of(layer, passes), _pairs(layer, passes)
-    if not drops and not product:
+    if not drops and not parts:
         if isinstance(x, Tensor):
             return Prepared(x, 0)
         if x.stored is not None:
             return Prepared(x.stored[:, None], 0)
-    parts = 0 if not product else (layer.in_channels if pairs else blocks)
-    width = layer.in_channels if not product else parts * layer.out_channels
+    mask = _mask_of_sum(layer, passes)
+    width = parts * layer.out_channels if parts else layer.in_channels
     count = len(passes) if drops or isinstance(x, Tensor) else 1
     terms = states.empty(count, width)
     for span in windows(graph, states, count * max(width, layer.in_channels), nodes):
@@ -110,14 +101,7 @@ def prepare(
             own = x.read(at) if isinstance(x, Rows) else x[at, sample]
             if loops is not None:
                 own = _dropped(layer, own, loops, passes[sample])
-            if isinstance(own, SparseFeatures) and (pairs or not product):
-                own = own.to_dense()
-            if not product:
-                terms[at, sample] = cast("Tensor", own)
-            elif pairs:
-                terms[at, sample] = plan.products_of_pairs(own, layer.weight, graph.num_src)
-            else:
-                terms[at, sample] = plan.products(own, layer.weight, parts)
+            terms[at, sample] = plan.terms_of(layer, own, parts, mask, graph.num_src)
     return Prepared(terms, parts)
 
 
@@ -141,9 +125,7 @@ def convolved(
             mask = None
         else:
             mask, scale = plan._with_row_factor(sampler, window, one, mask)
-        if mask is not None and parts and not _pairs(layer, passes):
-            mask = replace(mask, blocks=parts)
-        masks.append(mask)
+        masks.append(plan.mask_of_terms(layer, mask, parts))
         scales.append(scale)
     sums = aggregate_stacked(window, prepared.terms, masks, out=into if parts == 1 else None)
     shape = *sums.shape[:2], layer.out_channels
@@ -178,11 +160,6 @@ def windows(graph: Graph, states: States, width: int, rows: Tensor | None) -> li
 def window_of(graph: Graph, span: tuple[int, int], rows: Tensor | None) -> Graph:
     """The window of a range of rows, or of positions in ``rows``."""
     return row_window(graph, span if rows is None else rows[slice(*span)])
-
-
-def _pairs(layer: SampledGCNConv, passes: Sequence[LayerPass]) -> bool:
-    sampler = layer.sampler
-    return sampler is not None and sampler.needs_weights and masks_of_sum(layer, passes) is not None
 
 
 def _dropped(

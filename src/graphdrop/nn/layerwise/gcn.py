@@ -158,7 +158,7 @@ class LayerwiseGCN:
         for number, (layer, own) in enumerate(zip(self.convs, passes, strict=True)):
             masks = convolution.masks_of_sum(layer, own)
             like = layer.weight.new_empty(1, layer.in_channels)
-            if masks is not None and not stackable(self.graph, like, masks):
+            if masks and not stackable(self.graph, like, masks):
                 return 1
             terms = convolution.terms_width(layer, self.graph, own, first=number == 0)
             if number == 0 and not convolution.drops_features(layer, own):

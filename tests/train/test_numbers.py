@@ -65,6 +65,20 @@ def test_answers_follow_the_unit_of_the_targets():
     assert results[1].test.coverage == pytest.approx(results[0].test.coverage, abs=0.02)
 
 
+def test_samples_of_numbers_are_drawn_until_their_error_is_below_the_limit():
+    def fitted(**predict) -> Trainer:
+        config = Config(train={"epochs": 5, "baselines": False}, predict=predict)
+        run = Trainer(config, in_thousands(), progress=Silent())
+        run.fit()
+        return run
+
+    few = fitted(samples=20, standard_error=1e-9)
+    limit = 0.6 * few.predict(torch.arange(NODES)).largest_error
+    more = fitted(samples=1000, standard_error=limit)
+    assert 20 < more.run.engine.defaults.samples < 1000
+    assert more.predict(torch.arange(NODES)).largest_error <= limit
+
+
 def test_a_model_of_ones_own_with_two_targets_is_kept_and_resumed_in_their_units(tmp_path):
     data = in_thousands()
     data.y = torch.stack([data.y, 1e-3 * data.y.flip(0)], 1)

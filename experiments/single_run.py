@@ -44,11 +44,11 @@ from graphdrop.nn.sampled import layer_inputs
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.callbacks import Callback
-from graphdrop.train.inputs import load_for
-from graphdrop.train.many import elsewhere
+from graphdrop.train.many import trainer_device
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint, versions
 from graphdrop.train.result import Result
+from graphdrop.train.run_dataset import load_named_dataset
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""
@@ -205,7 +205,7 @@ def _trained(trainer: Trainer, result: Result) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _dataset(settings: DataSettings) -> Dataset:
-    return load_for(settings)
+    return load_named_dataset(settings)
 
 
 class _Follower(Callback):
@@ -221,7 +221,7 @@ class _Follower(Callback):
         """A trainer that this follows; its runs are compared with one another, not with others."""
         train = config.train.model_copy(update={"baselines": False})
         config = config.model_copy(update={"train": train})
-        where = elsewhere(self._device)
+        where = trainer_device(self._device)
         return Trainer(config, dataset, progress=Silent(), callbacks=[self], device=where)
 
     def on_start(self, trainer: Trainer) -> None:

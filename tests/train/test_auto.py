@@ -16,9 +16,9 @@ from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
-from graphdrop.train.inputs import dataset_for
 from graphdrop.train.loop import train
 from graphdrop.train.progress import Silent
+from graphdrop.train.run_dataset import resolve_dataset
 from graphdrop.train.tuning import tune
 
 SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
@@ -93,7 +93,7 @@ def test_what_is_given_wins_and_the_method_stays():
     assert result.model.method is Method.GCN_DE
     assert result.model.dropout == 0.25
     assert result.train.epochs == 4
-    assert auto.is_complete(result)
+    assert auto.has_every_setting(result)
     assert auto.choose_settings(result, load_dataset(graph()), Silent()) is result
 
 
@@ -193,7 +193,7 @@ def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypat
     dataset = load_dataset(graph(), split="random-fractions")
     config = own(graph(), model={"hidden": 7})
     log = tmp_path / "trials.jsonl"
-    config, _ = dataset_for(config, dataset)
+    config, _ = resolve_dataset(config, dataset)
     best = tune(config, dataset, 2, log=log)
     assert best.model.hidden == 7
     assert len(log.read_text().splitlines()) == 2

@@ -72,7 +72,7 @@ def test_a_logistic_regression_is_scikit_learns(way, monkeypatch):
         monkeypatch.setattr(linear_solver, "FEW", 0)
     if not materialized:
         monkeypatch.setattr(linear_solver, "LARGEST", 0)
-        monkeypatch.setattr(linear_solver, "_hop_deviations", deviations_of_columns)
+        monkeypatch.setattr(linear_solver, "measure_hop_deviations", deviations_of_columns)
     data = neighbour_task(classes=3)
     dataset = dataset_of(data)
     given = {"data": {"dataset": "data"}, "train": {"epochs": 1}, "objective": {"l2": 1e-3}}
@@ -103,7 +103,7 @@ def deviations_of_columns(x: torch.Tensor, graph: Graph, *_: object) -> torch.Te
 def test_random_directions_measure_the_deviation_after_each_hop():
     data = random_graph()
     graph, rows = Graph.from_data(data, normalization="row"), torch.arange(200)
-    found = linear_solver._hop_deviations(data.x, graph, 2, rows)
+    found = linear_solver.measure_hop_deviations(data.x, graph, 2, rows)
     deviation = dense_means(data)[rows].std(0, correction=0)
     wanted = deviation.square().view(3, -1).mean(1).sqrt()
     torch.testing.assert_close(found.double(), wanted, rtol=0.25, atol=0)

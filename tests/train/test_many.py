@@ -7,8 +7,8 @@ from contracts.small_runs import SMALL, train, write_graph
 from graphdrop.cli.seeds import trained_seeds
 from graphdrop.config import settle
 from graphdrop.config.recipes import merged
-from graphdrop.train.inputs import dataset_for
 from graphdrop.train.many import train_in_folder
+from graphdrop.train.run_dataset import resolve_dataset
 from graphdrop.train.tuning import tune
 
 
@@ -26,7 +26,7 @@ def test_seeds_by_an_executor_are_those_of_single_runs(tmp_path):
 def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_path, monkeypatch):
     graph = write_graph(tmp_path / "graph.npz")
     config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
-    config, dataset = dataset_for(config, None)
+    config, dataset = resolve_dataset(config, None)
     log, said = tmp_path / "trials.jsonl", []
     best = tune(config, dataset, 4, log=log, say=said.append, executor=LastFirst())
     assert best == tune(config, dataset, 4)
@@ -48,16 +48,16 @@ def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch)
     monkeypatch.setattr("graphdrop.train.tuning._score", score)
     for rotate in (0, 1, 0):
         write_graph(graph, rotate=rotate)
-        tune(config, dataset_for(config, None)[1], 1, log=log)
+        tune(config, resolve_dataset(config, None)[1], 1, log=log)
     assert len(scored) == len(set(scored)) == 2
     kept = log.read_text()
     log.write_text(kept + '{"nll": 0.1, "con')  # its writer was killed
-    tune(config, dataset_for(config, None)[1], 1, log=log)
+    tune(config, resolve_dataset(config, None)[1], 1, log=log)
     assert len(scored) == 2
     for wrong in ("[]", '{"a": 1}', '{"nll": "x", "config": {}}', '{"nll": 0.1'):
         log.write_text(f"{kept}{wrong}\n")
         with pytest.raises(ValueError, match=r"trials\.jsonl has a line .* not a trial, line 3:"):
-            tune(config, dataset_for(config, None)[1], 1, log=log)
+            tune(config, resolve_dataset(config, None)[1], 1, log=log)
 
 
 def test_other_data_under_the_same_name_are_refused(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from graphdrop.train import progress
-from graphdrop.train.progress import Progress, Silent, in_words
+from graphdrop.train.progress import Progress, Silent, describe_rates
 from graphdrop.train.selection import Selection
 
 LINE = {
@@ -76,7 +76,7 @@ def test_a_silent_one_says_only_what_must_be_said():
 
 
 def test_drop_rates_are_written_in_short():
-    assert in_words([0.1, 0.256, None]) == "0.10 0.26 none"
+    assert describe_rates([0.1, 0.256, None]) == "0.10 0.26 none"
 
 
 def test_a_notebook_shows_one_output_that_is_updated(monkeypatch):

@@ -18,7 +18,7 @@ from graphdrop.data.splits import Split
 from graphdrop.train import Result, StoppedError
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
-from graphdrop.train.tasks import Links, Task, task_of
+from graphdrop.train.tasks import Links, Task, infer_task
 
 NODES, PAIRS, NOISE, FLIPPED = 240, 600, 0.3, 0.1
 GROUP = torch.arange(NODES) % 4
@@ -156,7 +156,7 @@ def test_without_a_calibrator_nothing_is_corrected(name):
 
 def test_the_task_is_what_the_targets_say(name):
     expected = {"labels": "Labels", "gaussian": "Gaussian", "links": "Classes"}
-    assert type(task_of(CASES[name]().data.y)).__name__ == expected[name]
+    assert type(infer_task(CASES[name]().data.y)).__name__ == expected[name]
 
 
 def test_links_need_neither_targets_nor_a_split_of_nodes():

@@ -118,7 +118,7 @@ def info(
     """Load a dataset, fetching it if need be, and show its statistics."""
     # the other commands need no torch
     from graphdrop.config import Config  # noqa: PLC0415
-    from graphdrop.train.inputs import load_for  # noqa: PLC0415
+    from graphdrop.train.run_dataset import load_named_dataset  # noqa: PLC0415
 
     given = tables.as_settings(
         name,
@@ -136,7 +136,7 @@ def info(
         weight_column=weight,
         task=task,
     )
-    dataset = load_for(Config(data=given | {"split_seed": seed}).data)
+    dataset = load_named_dataset(Config(data=given | {"split_seed": seed}).data)
     table = Table(box=box.SIMPLE, show_header=False, title=dataset.name, title_justify="left")
     for what, how_much in dataset.summary.rows():
         table.add_row(what, how_much)

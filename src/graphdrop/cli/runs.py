@@ -144,13 +144,13 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     from graphdrop.metrics import registry  # noqa: PLC0415
     from graphdrop.metrics.rare import RareFigures  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
-    from graphdrop.train.inputs import with_calibration_part  # noqa: PLC0415
+    from graphdrop.train.run_dataset import reserve_calibration_nodes  # noqa: PLC0415
 
     model, data = opened.model, opened.data
     found = _Parts({}, {}, [], [])
     masks = {"validation": data.val_mask, "test": data.test_mask}
     if opened.same:
-        masks["validation"] = with_calibration_part(masks, chosen)["validation"]
+        masks["validation"] = reserve_calibration_nodes(masks, chosen)["validation"]
     fitted, stored = bool(note.calibration.get("out_of_fold")), False
     if fitted:
         stored = samples is None and chosen == opened.config

@@ -21,11 +21,11 @@ def trained_seeds(
 ) -> list[Result]:
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
     from graphdrop.executors import Job  # noqa: PLC0415 - --help needs no torch
-    from graphdrop.train.inputs import load_for  # noqa: PLC0415
     from graphdrop.train.many import train_in_folder  # noqa: PLC0415
     from graphdrop.train.provenance import fingerprint  # noqa: PLC0415
+    from graphdrop.train.run_dataset import load_named_dataset  # noqa: PLC0415
 
-    data = None if executor.same_machine else fingerprint(load_for(chosen.data).data)
+    data = None if executor.same_machine else fingerprint(load_named_dataset(chosen.data).data)
     jobs = []
     for seed in range(chosen.seed, chosen.seed + seeds):
         one = chosen.model_copy(update={"seed": seed})

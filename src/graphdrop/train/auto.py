@@ -26,11 +26,11 @@ from graphdrop.data.traits import traits_of
 from graphdrop.train.baselines import DESCRIPTIONS as BASELINE_DESCRIPTIONS
 from graphdrop.train.baselines import baseline_config
 from graphdrop.train.divergence import DivergedError
-from graphdrop.train.inputs import check_edges_are_read
 from graphdrop.train.loop import train
 from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.run import prepare_run
-from graphdrop.train.tasks import task_for
+from graphdrop.train.run_dataset import check_edges_are_read
+from graphdrop.train.tasks import choose_task
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -74,13 +74,13 @@ def choose_settings(
     """
     if not own:
         check_edges_are_read(dataset.data, config.model.architecture)
-    if not is_complete(config):
+    if not has_every_setting(config):
         for line in dataset.notes:
             progress.note(line)
         changes = dataset.changes
         if changes is not None and changes.duplicates + changes.self_loops:
             progress.note(f"Stored edges: {changes}.")
-    if config.recipe == "paper" or is_complete(config):
+    if config.recipe == "paper" or has_every_setting(config):
         return config
     asked = config.asked() | {"recipe": config.recipe}
     if stored is not None:
@@ -90,16 +90,17 @@ def choose_settings(
     y = dataset.data.get("y")
     numbers = dataset.num_classes < 2
     if numbers and (
-        y is None or not y.is_floating_point() or task_for(dataset, config).output != "gaussian"
+        y is None or not y.is_floating_point() or choose_task(dataset, config).output != "gaussian"
     ):
-        return complete(Config(**merged(OTHER_TARGETS, asked)))
+        return mark_every_setting(Config(**merged(OTHER_TARGETS, asked)))
     traits = traits_of(dataset)
     if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
         traits = replace(traits, homophily=0.0)
     candidates: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
-    candidates = candidates[:1] if own else (*candidates, *_with_means(config, traits))
+    candidates = candidates[:1] if own else (*candidates, *_list_ways_with_means(config, traits))
     settings = {
-        way: _in_way(config, dataset, traits, way, own=own, numbers=numbers) for way in candidates
+        way: _settle_way(config, dataset, traits, way, own=own, numbers=numbers)
+        for way in candidates
     }
     tried = len(settings) > 1
     best = _try_ways(settings, dataset, progress, device) if tried else candidates[0]
@@ -109,7 +110,7 @@ def choose_settings(
         lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
     for line in () if own and numbers else lines:
         progress.note(line)
-    return complete(settings[best])
+    return mark_every_setting(settings[best])
 
 
 def _try_ways(
@@ -128,7 +129,7 @@ def _try_ways(
     return best
 
 
-def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
+def _list_ways_with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
     """Ways to read features beside their means over neighbours, if nothing asked for rules it out.
 
     Where neighbours mostly share their class and few labels are known, averaging them is not called
@@ -150,7 +151,7 @@ def _with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
     return ("wide",) if asked else ("wide", "linear")
 
 
-def _in_way(
+def _settle_way(
     config: Config, dataset: Dataset, traits: GraphTraits, way: Way, *, own: bool, numbers: bool
 ) -> Config:
     """What was asked for, and settings that fit the graph in one way."""
@@ -158,7 +159,7 @@ def _in_way(
     if way == "linear":
         return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
     others = NUMBERS if numbers else {}
-    return Config(**merged(_fitting(config, traits, way, own=own), others, asked))
+    return Config(**merged(_fit_settings(config, traits, way, own=own), others, asked))
 
 
 def _choose_baseline(
@@ -166,7 +167,7 @@ def _choose_baseline(
 ) -> Config:
     """The settings of the logistic or ridge regression that is better on validation nodes."""
     best, lowest = "", float("inf")
-    output = task_for(dataset, config).output
+    output = choose_task(dataset, config).output
     orders = BASELINES["gaussian" if output == "gaussian" else "classes"]
     given = config.asked()
     settings = {name: baseline_config(given, dataset, hops) for name, hops in orders.items()}
@@ -188,14 +189,14 @@ def trial_nll(
     epochs = min(TRIAL_EPOCHS, config.train.epochs)
     select = "calibrated-nll" if dataset.num_classes > 1 else "nll"
     changed = config.train.model_copy(update={"epochs": epochs, "select": select})
-    settings = complete(config.model_copy(update={"train": changed}))
+    settings = mark_every_setting(config.model_copy(update={"train": changed}))
     try:
         return train(prepare_run(settings, dataset, device=device), progress).selection.nll
     except DivergedError:
         return float("inf")
 
 
-def is_complete(config: Config) -> bool:
+def has_every_setting(config: Config) -> bool:
     """Whether every setting was given, as in the file of a run."""
     return all(
         section.model_fields_set >= set(type(section).model_fields)
@@ -203,12 +204,12 @@ def is_complete(config: Config) -> bool:
     )
 
 
-def complete(config: Config) -> Config:
+def mark_every_setting(config: Config) -> Config:
     """The same settings, all marked as given."""
     return Config(**config.model_dump(mode="json"))
 
 
-def _fitting(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
+def _fit_settings(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
     # No more blocks than features; the messages of PyG's last layer have one per class.
     own_width = "hidden" in config.model.model_fields_set

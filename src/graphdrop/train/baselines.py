@@ -98,17 +98,17 @@ def fit_baselines(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], list[
     ):
         return {}, []
     scores, answers = dict[str, Any](), dict[str, Any]()
-    for name, outputs in _without_weights(run):
+    for name, outputs in _make_outputs_without_weights(run):
         started = time.monotonic()
-        scores[name], answers[name] = _scores_of(run, GivenOutputs(run, outputs()))
+        scores[name], answers[name] = _score_outputs(run, GivenOutputs(run, outputs()))
         scores[name]["seconds"] = round(time.monotonic() - started, 3)
     for name, orders in BASELINES[task.output].items():
         started = time.monotonic()
         regression = _prepare_regression(run, orders)
         load_state(regression.model, train(regression, Mute()).best)
-        scores[name], answers[name] = _scores_of(run, ScoredSamples(regression))
+        scores[name], answers[name] = _score_outputs(run, ScoredSamples(regression))
         scores[name]["seconds"] = round(time.monotonic() - started, 3)
-    return scores, _notes(run, drawn, scores, answers)
+    return scores, _describe_better_ones(run, drawn, scores, answers)
 
 
 class GivenOutputs(ScoredSamples):
@@ -136,7 +136,7 @@ def _prepare_regression(run: Run, orders: int) -> Run:
     return prepare_run(baseline_config(given, dataset, orders), dataset)
 
 
-def _without_weights(run: Run) -> Iterator[tuple[str, Any]]:
+def _make_outputs_without_weights(run: Run) -> Iterator[tuple[str, Any]]:
     """The baselines that have no weights: their names, and functions that make their outputs."""
     nodes, labels = len(run.data.x), run.targets[run.rows["train"]]
     if run.task.output == "gaussian":  # standardized: mean 0, logarithm of the variance 0
@@ -147,10 +147,10 @@ def _without_weights(run: Run) -> Iterator[tuple[str, Any]]:
     counts = labels.bincount(minlength=classes).double()
     shares = ((counts + 1.0) / (counts + 1.0).sum()).float()
     yield "majority class", lambda: shares.log().expand(nodes, -1)
-    yield "label propagation", lambda: _propagated_labels(run, labels, shares)
+    yield "label propagation", lambda: _propagate_labels(run, labels, shares)
 
 
-def _propagated_labels(run: Run, labels: Tensor, shares: Tensor) -> Tensor:
+def _propagate_labels(run: Run, labels: Tensor, shares: Tensor) -> Tensor:
     """Logits of label propagation (Zhou et al., 2004), its damping chosen on validation nodes."""
     data, validation = run.data, run.rows["validation"]
     graph = Graph.from_data(data, normalization="sym")
@@ -170,7 +170,7 @@ def _propagated_labels(run: Run, labels: Tensor, shares: Tensor) -> Tensor:
     return best
 
 
-def _scores_of(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], Any]:
+def _score_outputs(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], Any]:
     """Scores of given outputs, calibrated as the network is, and their validation prediction."""
     rows, raw = run.rows, drawn.predict(run.rows["validation"], None)
     if run.config.predict.calibration == "none":
@@ -187,7 +187,7 @@ def _scores_of(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], Any]:
     return {"validation": run.scores("validation", validation), "test": test}, raw
 
 
-def _notes(
+def _describe_better_ones(
     run: Run, drawn: ScoredSamples, scores: dict[str, Any], answers: dict[str, Any]
 ) -> list[str]:
     """Notes on the best and the trivial baseline, if they are better beyond chance.
@@ -202,9 +202,9 @@ def _notes(
     resamples = [
         few[torch.randint(len(few), (len(few),), generator=generator)] for _ in range(RESAMPLES)
     ]
-    base = _qualities(own, targets, [few, *resamples])
+    base = _measure_quality(own, targets, [few, *resamples])
     for name, answer in answers.items():
-        gains = _qualities(answer, targets, [few, *resamples]) - base
+        gains = _measure_quality(answer, targets, [few, *resamples]) - base
         if float(gains[0]) > 0.0 and float(gains[1:].quantile(CHANCE)) > 0.0:
             better[name] = float(gains[0])
     if not better:
@@ -226,7 +226,7 @@ def _notes(
     return notes
 
 
-def _qualities(answer: Any, targets: Tensor, parts: list[Tensor]) -> Tensor:
+def _measure_quality(answer: Any, targets: Tensor, parts: list[Tensor]) -> Tensor:
     """Of parts of the nodes: AUROC for two classes, accuracy for more, minus RMSE for numbers."""
     if isinstance(answer, GaussianPredictive):
         columns = targets if targets.dim() > 1 else targets[:, None]

@@ -141,7 +141,7 @@ class MiniBatches:
             data.num_nodes, data.x = self._nodes, None
         self.loader = NeighborLoader(
             data,
-            hops_of(model, settings.fan_out),
+            fan_outs_of_hops(model, settings.fan_out),
             seeds,
             sampler=settings.sampler,
             importance=settings.importance,
@@ -161,10 +161,10 @@ class MiniBatches:
         if self._every_node:
             others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
             others = others[: self.batches * self._size] + self._labelled
-        steps = (self._step(number, step, order, others) for step in range(self.steps))
-        yield from transferred(steps, self.device, self._moved)
+        steps = (self._make_step(number, step, order, others) for step in range(self.steps))
+        yield from transferred(steps, self.device, self._move)
 
-    def _moved(self, step: Step) -> Step:
+    def _move(self, step: Step) -> Step:
         """The step on the device of the labels; its graph is cut out before it is sent."""
         if self.device.type == "cpu":
             return step
@@ -174,7 +174,7 @@ class MiniBatches:
             data.graph.parts(self._model.normalization, len(self._model.layers))
         return step._replace(data=data)
 
-    def _step(self, epoch: int, step: int, order: Any, others: Any) -> Step:
+    def _make_step(self, epoch: int, step: int, order: Any, others: Any) -> Step:
         ranks = self.ranks.size
         at, busy = step * ranks + self.ranks.number, min(ranks, self.batches - step * ranks)
         there = at < self.batches
@@ -193,9 +193,11 @@ class MiniBatches:
             data = self._model.defaults.inputs(data)
         labels = self.labels[torch.from_numpy(chosen).to(self.labels.device)]
         scale = self.steps * self.task.total_weight(labels) / self._total if there else 0.0
-        return Step(data, labels, scale, self._parts(len(chosen), len(more), len(others), there))
+        return Step(
+            data, labels, scale, self._weigh_parts(len(chosen), len(more), len(others), there)
+        )
 
-    def _parts(
+    def _weigh_parts(
         self, labelled: int, more: int, others: int, there: bool
     ) -> list[tuple[slice, float]]:
         """The labelled nodes, and the others, which stand for all without a label."""
@@ -213,7 +215,7 @@ def _share(nodes: Any, number: int, size: int) -> Any:
     return nodes[number * size : (number + 1) * size]
 
 
-def hops_of(model: SampledModel, fan_out: str) -> list[int]:
+def fan_outs_of_hops(model: SampledModel, fan_out: str) -> list[int]:
     """The fan-out of every hop; the last one given counts for further hops."""
     given = [int(count) for count in fan_out.split(",")]
     hops = sum(

@@ -35,7 +35,7 @@ def read_stored(folder: str | Path | None, *, resume: bool) -> Config | None:
     return stored_config(folder) if (Path(folder) / CONFIG).is_file() else None
 
 
-def checked(folder: str | Path) -> Path:
+def check_path(folder: str | Path) -> Path:
     """The path of a folder that exists or can be created."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -48,15 +48,15 @@ def checked(folder: str | Path) -> Path:
 
 def check_free(folder: str | Path) -> None:
     """Refuse a folder that has something in it; what a killed run left at its start is nothing."""
-    folder = checked(folder)
-    if _held(folder):
+    folder = check_path(folder)
+    if _list_contents(folder):
         raise ValueError(
             f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "
             "else give another folder"
         )
 
 
-def _held(folder: Path) -> list[Path]:
+def _list_contents(folder: Path) -> list[Path]:
     # All that a run killed in its first moment can leave behind.
     leftover = folder / f".{CONFIG}.tmp"
     return [path for path in contents(folder) if path != leftover]
@@ -67,10 +67,10 @@ def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
 
     Call it within `folder_lock(folder)`: a run is its folder's only writer.
     """
-    folder = checked(folder)
+    folder = check_path(folder)
     if not resume:
         check_free(folder)
-    if _held(folder):
+    if _list_contents(folder):
         changed = toml.differences(stored_config(folder), config)
         if changed:
             raise ValueError(

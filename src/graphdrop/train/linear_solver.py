@@ -60,13 +60,15 @@ class LinearSolver:
         sums = entries * (orders + 1) + graph.num_edges * orders
         wide = None
         if len(rows) * features <= min(LARGEST, PRODUCT_GAIN * sums):
-            wide = _materialized(x, graph, orders, rows)
+            wide = _materialize_means(x, graph, orders, rows)
         self.shift = torch.zeros(features, device=rows.device)
         if wide is not None and not sparse:
             moments = column_moments(wide, torch.arange(len(wide), device=wide.device))
             self.shift, self.scale = (moment.to(wide) for moment in moments)
         else:  # a rare word is not to weigh more than others
-            self.scale = _hop_deviations(x, graph, orders, rows).repeat_interleave(x.shape[1])
+            self.scale = measure_hop_deviations(x, graph, orders, rows).repeat_interleave(
+                x.shape[1]
+            )
         self.iterations = SPARSE_ITERATIONS if wide is None else ITERATIONS
         self.basis: Tensor | None = None
         """Orthonormal columns that span the solutions, ``[features, rows]``, where rows are few."""
@@ -141,7 +143,7 @@ def _check_solvable(config: Config) -> None:
         )
 
 
-def _materialized(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
+def _materialize_means(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
     """The features of some nodes and their means, ``[rows, (orders + 1) * features]``."""
     found: list[list[Tensor]] = [[] for _ in range(orders + 1)]
     for first in range(0, x.shape[1], COLUMNS):
@@ -155,7 +157,7 @@ def _materialized(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
     return torch.cat([part for parts in found for part in parts], 1)
 
 
-def _hop_deviations(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
+def measure_hop_deviations(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
     """The root mean variance of the features of some nodes after 0, 1, ... hops."""
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(0, 2, (x.shape[1], DIRECTIONS), generator=generator) * 2.0 - 1.0

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
-from graphdrop.train.inputs import load_for
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.result import Result
+from graphdrop.train.run_dataset import load_named_dataset
 from graphdrop.train.trainer import Trainer
 
 
@@ -24,24 +24,24 @@ def train_in_folder(config: Config, folder: str, data: str | None, device: str =
         device: where to compute, as `Trainer` takes it.
     """
     if data is not None:
-        same_dataset(config.data, data)
+        load_same_dataset(config.data, data)
     trainer = Trainer(
         config,
         None,
         folder,
         resume=True,
         progress=Silent(),
-        device=elsewhere(device),
+        device=trainer_device(device),
     )
     return trainer.fit()
 
 
-def elsewhere(device: str) -> str | None:
+def trainer_device(device: str) -> str | None:
     """The device as `Trainer` takes it: None for the CPU, where datasets are anyway."""
     return None if device == "cpu" else device
 
 
-def same_dataset(settings: DataSettings, data: str) -> Dataset:
+def load_same_dataset(settings: DataSettings, data: str) -> Dataset:
     """The dataset that the settings name, which must have this fingerprint."""
     dataset, found = _loaded(settings)
     if data != found:
@@ -54,5 +54,5 @@ def same_dataset(settings: DataSettings, data: str) -> Dataset:
 
 @lru_cache(maxsize=1)
 def _loaded(settings: DataSettings) -> tuple[Dataset, str]:
-    dataset = load_for(settings)
+    dataset = load_named_dataset(settings)
     return dataset, fingerprint(dataset.data)

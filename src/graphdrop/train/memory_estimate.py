@@ -69,16 +69,16 @@ def estimate_memory(run: Run) -> MemoryEstimate:
     """Estimate the memory that a run takes."""
     settings, data = run.config, run.data
     nodes = int(data.x.shape[0])
-    edges = _edges_of(data) + nodes
-    widths = _widths(run)
+    edges = _count_edges(data) + nodes
+    widths = _list_widths(run)
     weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters())
     classes = max(widths[-1], 1)
     prediction = SUMMARY_BYTES * classes * max(len(rows) for rows in run.rows.values())
     if getattr(settings.train, "batch_size", 0):
-        return _of_batches(run, nodes, edges, widths, weights, prediction)
+        return _estimate_batches(run, nodes, edges, widths, weights, prediction)
     if settings.model.architecture != "gcn" or not hasattr(run.model, "between"):
-        return _of_attached(run, nodes, edges, widths, weights, prediction)
-    return _of_gcn(run, nodes, edges, widths, weights, prediction)
+        return _estimate_attached(run, nodes, edges, widths, weights, prediction)
+    return _estimate_gcn(run, nodes, edges, widths, weights, prediction)
 
 
 def check_memory(run: Run, note: Callable[[str], None]) -> None:
@@ -89,19 +89,19 @@ def check_memory(run: Run, note: Callable[[str], None]) -> None:
     if needed.total > free and os.environ.get(VARIABLE) != "off":
         raise ValueError(
             f"the run needs about {in_words(needed.total)} of memory ({needed}), and "
-            f"{in_words(free)} are free: {_advice(run)}; or set {VARIABLE}=off to try it "
+            f"{in_words(free)} are free: {_advise(run)}; or set {VARIABLE}=off to try it "
             "all the same"
         )
 
 
-def _of_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _estimate_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Full batch on the receptive fields of training, validation and test nodes."""
     layers = len(widths) - 1
     whole = bool(run.config.objective.agree) or not run.task.of_nodes
-    fields = [_field(n, e, n if whole else len(run.rows["train"]), layers)]
+    fields = [_estimate_field(n, e, n if whole else len(run.rows["train"]), layers)]
     if run.task.of_nodes:
         others = {len(r): r for name, r in run.rows.items() if name != "train"}
-        fields += [_field(n, e, size, layers) for size in others]
+        fields += [_estimate_field(n, e, size, layers) for size in others]
     parts = sum(sum(edges for _, edges in field) for field in fields)
     edges = EDGE_BYTES * (e + parts) + SORT_BYTES * e
     input_bytes, copied = _input_bytes(run, n, fields[0][0][0], widths[0])
@@ -119,7 +119,7 @@ def _of_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEs
     return MemoryEstimate(edges, activations, rest[0], rest[1])
 
 
-def _of_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _estimate_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Full batch of PyG layers, over all nodes."""
     attention = run.config.model.architecture in ("gat", "gatv2")
     saved = 0
@@ -132,7 +132,7 @@ def _of_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> Mem
     return MemoryEstimate(edges, passes * saved + saved // 2, rest[0], rest[1])
 
 
-def _of_batches(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
+def _estimate_batches(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Mini-batches, and layer-wise prediction over all nodes."""
     settings: Any = run.config.train
     fans = [int(number) for number in settings.fan_out.split(",")]
@@ -152,7 +152,7 @@ def _of_batches(run: Run, n: int, e: int, widths: list[int], *rest: int) -> Memo
     return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
 
 
-def _field(n: int, e: int, rows: int, layers: int) -> list[tuple[int, int]]:
+def _estimate_field(n: int, e: int, rows: int, layers: int) -> list[tuple[int, int]]:
     """Sources and edges of each layer's part, first layer first, of a random graph."""
     degree, parts = e / max(n, 1), list[tuple[int, int]]()
     for _ in range(layers):
@@ -176,19 +176,19 @@ def _input_bytes(run: Run, n: int, read: int, width: int) -> tuple[int, int]:
     return (FLOAT * read * width if read < n else 0), changed
 
 
-def _edges_of(data: Any) -> int:
+def _count_edges(data: Any) -> int:
     edge_index = data.edge_index
     return int(edge_index.shape[1]) if isinstance(edge_index, torch.Tensor) else 0
 
 
-def _widths(run: Run) -> list[int]:
+def _list_widths(run: Run) -> list[int]:
     """The number of features before and after every layer."""
     settings, first = run.config.model, int(run.data.x.shape[1])
     out = run.task.width(run.data, run.dataset.num_classes, settings.hidden)
     return [first, *[settings.hidden] * (settings.layers - 1), max(1, int(out))]
 
 
-def _advice(run: Run) -> str:
+def _advise(run: Run) -> str:
     settings = run.config
     known = getattr(settings.train, "batch_size", None)
     if known == 0:

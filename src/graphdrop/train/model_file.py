@@ -94,7 +94,7 @@ def load_with_header(
         raise tensor_file.DamagedError(
             f"the header of {path} does not describe a network ({error}): save it again"
         ) from error
-    sampled(model).defaults = _checked_defaults(path, header)
+    sampled(model).defaults = _read_defaults(path, header)
     load_state(model, tensors)
     return model.eval(), header
 
@@ -129,7 +129,7 @@ _NO_NETWORK = (
 """What constructors raise where a description is none of ours, beside their own words."""
 
 
-def _checked_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaults:
+def _read_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaults:
     """The prediction defaults, whose calibrator and calibration nodes can be read."""
     try:
         return PredictionDefaults.from_json(header["defaults"], from_json)
@@ -162,7 +162,7 @@ def check_size(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
     """
     stored = sum(tensor.numel() for tensor in tensors.values())
     problem = ""
-    for name, value in _numbers({key: header.get(key) for key in ("gcn", "blueprint")}):
+    for name, value in _iterate_integers({key: header.get(key) for key in ("gcn", "blueprint")}):
         if value > (len(tensors) if name in _LAYERS else max(stored, _SMALL)):
             problem = f"{name} is {value}"
     about = header.get("gcn") or {}
@@ -184,13 +184,13 @@ _NO_SIZES = ("edges", "seed")
 """Numbers that may be large: of the graph of the training, and of chance."""
 
 
-def _numbers(values: Any) -> Iterator[tuple[str, int]]:
+def _iterate_integers(values: Any) -> Iterator[tuple[str, int]]:
     """All integers of a description, by their name."""
     items = values.items() if isinstance(values, Mapping) else ()
     for name, value in items:
         if type(value) is int and name not in _NO_SIZES:
             yield name, value
-        yield from _numbers(value)
+        yield from _iterate_integers(value)
 
 
 def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
@@ -201,7 +201,7 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
     if kind == "model":
         model = Blueprint.from_json(header["blueprint"]).build()
     elif kind == "own":
-        model = _prepared(path, header, model)
+        model = _attach_as_saved(path, header, model)
     else:
         raise ValueError(f"{path} says that it is a {kind!r}; it takes gcn, model or own")
     if header.get("estimator") is not None:
@@ -209,7 +209,7 @@ def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) 
     return model
 
 
-def _prepared(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
+def _attach_as_saved(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
     """The user's model, with a sampler attached as in the saved one."""
     if model is None:
         raise ValueError(

@@ -18,7 +18,7 @@ from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.validate import MASKS
 from graphdrop.metrics.registry import Output
-from graphdrop.train import inputs, provenance, tensor_file
+from graphdrop.train import provenance, run_dataset, tensor_file
 from graphdrop.train.folder import stored_config
 from graphdrop.train.model_file import BEST, load_with_header
 from graphdrop.train.records import ModelNote, header_note
@@ -69,7 +69,7 @@ def open_run(
         )
     notes = list[str]()
     settings, schema = _settings(config, data), Schema.from_json(about.schema_)
-    if settings is not None and inputs.names_tables(settings):
+    if settings is not None and run_dataset.names_tables(settings):
         graph, same, notes = _from_tables(settings, schema, about.data.sha256)
     else:
         found = _dataset(folder, config, data)
@@ -121,14 +121,14 @@ def _from_tables(
 ) -> tuple[Data, bool, list[str]]:
     """The run's own tables, perhaps elsewhere now, or those of another graph."""
     try:
-        data = inputs.load_for(settings).data
+        data = run_dataset.load_named_dataset(settings).data
     except ValueError:
         if schema is None:
             raise
     else:
         if schema is None or provenance.fingerprint(data) == sha256:
             return data, provenance.fingerprint(data) == sha256, []
-    options = inputs.table_options(settings)
+    options = run_dataset.table_options(settings)
     data, notes = load_for(schema, settings.dataset, settings.edges or None, options)
     return data, False, notes
 
@@ -150,9 +150,9 @@ def _dataset(folder: str | Path, config: Config, data: Source | None) -> Dataset
     if isinstance(data, (str, Path)):
         root = settings.root or None
         return load_dataset(data, root, settings.split, settings.split_seed)
-    if data is None and settings.dataset == inputs.OWN:
+    if data is None and settings.dataset == run_dataset.OWN:
         raise ValueError(
             f"{folder} was trained on a graph of your own, which it does not hold: give it again, "
             "as data=... or --dataset FILE"
         )
-    return inputs.dataset_for(config, data)[1]
+    return run_dataset.resolve_dataset(config, data)[1]

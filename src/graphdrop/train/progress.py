@@ -68,7 +68,8 @@ class Progress:
         elif time.monotonic() - self._printed >= LINE_SECONDS and "validation" in line:
             self._printed = time.monotonic()
             self.say(
-                f"epoch {line['epoch']} of {self._epochs}: {self._note}{self._left(line['epoch'])}"
+                f"epoch {line['epoch']} of {self._epochs}: {self._note}"
+                f"{self._describe_rest(line['epoch'])}"
             )
 
     def batch(self, epoch: int, number: int, count: int) -> None:
@@ -78,10 +79,10 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif time.monotonic() - self._printed >= LINE_SECONDS:
             self._printed = time.monotonic()
-            left = self._left(epoch - 1 + number / count)
+            left = self._describe_rest(epoch - 1 + number / count)
             self.say(f"epoch {epoch} of {self._epochs}: batch {number} of {count}{left}")
 
-    def _left(self, epochs: float) -> str:
+    def _describe_rest(self, epochs: float) -> str:
         """How long the epochs that are left take at most; a run may stop before the last one."""
         done = epochs - self._first
         if done <= 0:
@@ -136,10 +137,10 @@ def describe(line: Mapping[str, Any], selection: Selection) -> str:
     scores = f"{now:.3f} (best {best:.3f})"
     if now < 0:  # of numbers it is minus the RMSE, in the unit of the data
         scores = f"RMSE {-now:.4g} (best {-best:.4g})"
-    return f"validation {scores}, drop {in_words(line['drop_rates'])}"
+    return f"validation {scores}, drop {describe_rates(line['drop_rates'])}"
 
 
-def in_words(drop_rates: Sequence[float | None]) -> str:
+def describe_rates(drop_rates: Sequence[float | None]) -> str:
     """The drop rate of every layer, such as `0.42 0.31`."""
     return " ".join("none" if rate is None else f"{rate:.2f}" for rate in drop_rates)
 

@@ -26,11 +26,11 @@ from graphdrop.nn.layerwise import layerwise_samples
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.train.batches import MiniBatches, build_batches
-from graphdrop.train.inputs import with_calibration_part
 from graphdrop.train.objective import Objective, check_consistency
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.ranks import Ranks
-from graphdrop.train.tasks import Task, task_for, weighted
+from graphdrop.train.run_dataset import reserve_calibration_nodes
+from graphdrop.train.tasks import Task, choose_task, weigh_classes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -165,10 +165,10 @@ def prepare_run(
     ranks = Ranks()
     # a copy, since PyG moves the tensors of the Data itself
     data = dataset.data if device is None else copy.copy(dataset.data).to(device)
-    task = weighted(task or task_for(dataset, config), config, dataset)
+    task = weigh_classes(task or choose_task(dataset, config), config, dataset)
     check_consistency(config.objective, task)
     targets = task.targets(data).to(data.x.device)
-    parts = with_calibration_part(task.parts(dataset.split), config)
+    parts = reserve_calibration_nodes(task.parts(dataset.split), config)
     # The same tensors in every call: what was worked out for them is then found again.
     rows = {name: mask.nonzero().flatten().to(device) for name, mask in parts.items()}
     for name, members in rows.items():

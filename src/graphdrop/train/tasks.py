@@ -55,7 +55,7 @@ class Task(ABC):
     def quality(self, answer: Any, targets: Tensor) -> tuple[float, float]:
         """A score, higher is better, and the negative log-likelihood, for model selection."""
 
-    def balanced(self, targets: Tensor) -> Task:  # noqa: ARG002
+    def balance(self, targets: Tensor) -> Task:  # noqa: ARG002
         """The same task with weights for classes; only `Classes` supports it."""
         raise ValueError(
             f'objective.class_weights is "balanced", but the targets are {self.output}, not '
@@ -91,7 +91,7 @@ class Classes(Task):
     def __init__(self, weight: Tensor | None = None) -> None:
         self.weight = weight
 
-    def balanced(self, targets: Tensor) -> Task:
+    def balance(self, targets: Tensor) -> Task:
         """Classes weighted by the inverse of their number of training nodes."""
         count = targets.bincount().clamp_min(1).float()
         weight = count.sum() / (len(count) * count)
@@ -216,19 +216,19 @@ class Links(Labels):
         return (outputs[source] * outputs[destination]).sum(-1)
 
 
-def weighted(task: Task, config: Config, dataset: Dataset) -> Task:
+def weigh_classes(task: Task, config: Config, dataset: Dataset) -> Task:
     """The task with the class weights that the settings ask for."""
     if config.objective.class_weights == "none":
         return task
-    return task.balanced(dataset.data.y[dataset.split.train])
+    return task.balance(dataset.data.y[dataset.split.train])
 
 
-def task_for(dataset: Dataset, config: Config) -> Task:
+def choose_task(dataset: Dataset, config: Config) -> Task:
     """The task of a run for which none was given."""
-    return task_of(dataset.data.y[dataset.split.used], config.data.task)
+    return infer_task(dataset.data.y[dataset.split.used], config.data.task)
 
 
-def task_of(targets: Tensor, asked: str = "auto") -> Task:
+def infer_task(targets: Tensor, asked: str = "auto") -> Task:
     """The task for these targets, by their type and shape; targets of no part are left out.
 
     Args:

@@ -39,13 +39,13 @@ from graphdrop.train.checkpoint import (
     write_checkpoint,
 )
 from graphdrop.train.divergence import DivergedError
-from graphdrop.train.inputs import dataset_for
 from graphdrop.train.loop import train_epochs
 from graphdrop.train.model_file import BEST, write_model
 from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.result import Result, StoppedError
 from graphdrop.train.run import Loss, prepare_run
+from graphdrop.train.run_dataset import resolve_dataset
 from graphdrop.train.scoring import score_selected
 from graphdrop.train.state import MakeOptimizer, State
 from graphdrop.train.tasks import Task
@@ -98,7 +98,7 @@ class Trainer:
         device: str | torch.device | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        config, dataset = dataset_for(config, data, task)
+        config, dataset = resolve_dataset(config, data, task)
         ranks = Ranks()  # the processes that torchrun started; the first one displays and writes
         first = ranks.first
         self.progress = (progress or Progress()) if first else Mute()
@@ -125,7 +125,7 @@ class Trainer:
 
     def _open_folder(self, run_folder: str | Path, *, resume: bool) -> None:
         """Take the folder, and load the newest checkpoint in it if the run is to be resumed."""
-        self._lock.enter_context(folder_lock(folder.checked(run_folder)))
+        self._lock.enter_context(folder_lock(folder.check_path(run_folder)))
         try:
             self.folder = folder.claim(run_folder, self.config, resume=resume)
             if resume:

@@ -19,7 +19,7 @@ from graphdrop.io.files import check_regular, replace_file
 from graphdrop.train.auto import choose_settings
 from graphdrop.train.divergence import DivergedError
 from graphdrop.train.loop import train
-from graphdrop.train.many import elsewhere, same_dataset
+from graphdrop.train.many import load_same_dataset, trainer_device
 from graphdrop.train.progress import Silent
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.run import prepare_run
@@ -70,22 +70,23 @@ def tune(
     if trials < 1:
         raise ValueError(f"trials is {trials}: give 1 or more")
     asked = config.asked()
-    base = choose_settings(config, dataset, Silent(), device=elsewhere(device))
+    base = choose_settings(config, dataset, Silent(), device=trainer_device(device))
     generator = random.Random(config.seed)  # noqa: S311 - which settings are tried is no secret
-    known = _read(log)
+    known = read_trials(log)
     settings = [base] + [
-        _near(base, asked, generator, classes=dataset.num_classes > 0) for _ in range(1, trials)
+        _draw_settings(base, asked, generator, classes=dataset.num_classes > 0)
+        for _ in range(1, trials)
     ]
     best, least = base, (float("inf"), trials)
-    for number, score in _scores(settings, dataset, known, executor, device):
-        _write(log, known)
+    for number, score in _score_trials(settings, dataset, known, executor, device):
+        _write_trials(log, known)
         if (score, number) < least and score < float("inf"):
             best, least = settings[number], (score, number)
         say(f"Trial {number + 1} of {trials}: NLL {score:.4f}, best {least[0]:.4f}.")
     return best
 
 
-def _scores(
+def _score_trials(
     settings: Sequence[Config],
     dataset: Dataset,
     known: dict[str, float],
@@ -94,17 +95,17 @@ def _scores(
 ) -> Iterator[tuple[int, float]]:
     """The number and score of every trial as they come; new scores are added to the known."""
     data = fingerprint(dataset.data)
-    names = [_name(one.model_dump(mode="json"), data) for one in settings]
+    names = [_make_key(one.model_dump(mode="json"), data) for one in settings]
     if executor is not None:
-        yield from _scored_by(executor, settings, data, known, names, device=device)
+        yield from _score_by_executor(executor, settings, data, known, names, device=device)
     else:
         for number, name in enumerate(names):
             if name not in known:
-                known[name] = _score(settings[number], dataset, device)
+                known[name] = _score_trial(settings[number], dataset, device)
             yield number, known[name]
 
 
-def _scored_by(
+def _score_by_executor(
     executor: Executor,
     settings: Sequence[Config],
     data: str,
@@ -131,10 +132,10 @@ def _scored_by(
 
 def trial_score(config: Config, data: str, device: str) -> float:
     """The score of a trial, whose data must have this fingerprint; a job."""
-    return _score(config, same_dataset(config.data, data), device)
+    return _score_trial(config, load_same_dataset(config.data, data), device)
 
 
-def _near(
+def _draw_settings(
     base: Config, asked: Mapping[str, Any], generator: random.Random, *, classes: bool
 ) -> Config:
     """The recipe's settings with some of them drawn anew; given ones never are."""
@@ -143,14 +144,14 @@ def _near(
     for key, options in (*FACTORS.items(), *CHOICES.items()):
         section, name = key.split(".")
         drawn = generator.choice(options)
-        if name in asked.get(section, {}) or not _applies(base, key, classes=classes):
+        if name in asked.get(section, {}) or not _has_effect(base, key, classes=classes):
             continue
         value = values[section][name] * drawn if key in FACTORS else drawn
         over.setdefault(section, {})[name] = value
     return Config(**merged(values, over))
 
 
-def _applies(base: Config, key: str, *, classes: bool) -> bool:
+def _has_effect(base: Config, key: str, *, classes: bool) -> bool:
     """Whether a setting changes anything for this method; DropOut stays where it is none.
 
     The consistency loss compares probabilities of classes.
@@ -160,11 +161,11 @@ def _applies(base: Config, key: str, *, classes: bool) -> bool:
     return key != "model.dropout" or base.model.dropout > 0.0
 
 
-def _score(config: Config, dataset: Dataset, device: str) -> float:
+def _score_trial(config: Config, dataset: Dataset, device: str) -> float:
     changed = config.train.model_copy(update={"select": "calibrated-nll"})
     trial = config.model_copy(update={"train": changed})
     try:
-        run = prepare_run(trial, dataset, device=elsewhere(device))
+        run = prepare_run(trial, dataset, device=trainer_device(device))
         return train(run, Silent()).selection.nll
     except DivergedError:
         return float("inf")
@@ -182,12 +183,13 @@ class TrialLine(BaseModel):
     """The fingerprint of the data."""
 
 
-def _name(config: Mapping[str, Any], data: str) -> str:
+def _make_key(config: Mapping[str, Any], data: str) -> str:
     """What a trial is known by: its settings and its data."""
     return json.dumps({"config": config, "data": data}, sort_keys=True)
 
 
-def _read(log: Path | None) -> dict[str, float]:
+def read_trials(log: Path | None) -> dict[str, float]:
+    """The scores of the trials in a file of JSON lines, by settings and data."""
     if log is None or not log.exists():
         return {}
     found = {}
@@ -201,11 +203,11 @@ def _read(log: Path | None) -> dict[str, float]:
                 f"{log} has a line that is not a trial, line {number}: take that line out, and its "
                 "trial is made again"
             ) from error
-        found[_name(line.config, line.data)] = float("inf") if line.nll is None else line.nll
+        found[_make_key(line.config, line.data)] = float("inf") if line.nll is None else line.nll
     return found
 
 
-def _write(log: Path | None, known: Mapping[str, float]) -> None:
+def _write_trials(log: Path | None, known: Mapping[str, float]) -> None:
     if log is None:
         return
     log.parent.mkdir(parents=True, exist_ok=True)

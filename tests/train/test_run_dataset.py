@@ -29,8 +29,8 @@ from graphdrop.data.features import row_normalized
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.store import convert
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.train.inputs import check_name, dataset_for, load_for
 from graphdrop.train.progress import Silent
+from graphdrop.train.run_dataset import check_name, load_named_dataset, resolve_dataset
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -54,7 +54,7 @@ def test_a_data_with_numbers_is_loaded_as_trainer_takes_it(tiny, stored):
             tiny.split.val,
             tiny.split.train,
         )
-    loaded, given = load_dataset(data), dataset_for(Config(), data)[1]
+    loaded, given = load_dataset(data), resolve_dataset(Config(), data)[1]
     assert loaded.num_classes == given.num_classes == 0
     assert torch.equal(loaded.data.y, data.y)
     for name in ("train_mask", "val_mask", "test_mask"):
@@ -72,7 +72,9 @@ def test_the_dataset_itself_is_not_changed(tiny):
 
 
 def test_the_dataset_is_the_one_that_is_named():
-    dataset = load_for(DataSettings(dataset="synthetic", split="random-fractions", split_seed=3))
+    dataset = load_named_dataset(
+        DataSettings(dataset="synthetic", split="random-fractions", split_seed=3)
+    )
     assert dataset.name == "synthetic"
     assert (dataset.split.name, dataset.split.seed) == ("random-fractions", 3)
 
@@ -101,7 +103,7 @@ def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_pat
         from_networkx(graph),
         load_dataset(data),
         trainer.run.dataset,
-        *(dataset_for(config, None)[1] for config in (*files, stored)),
+        *(resolve_dataset(config, None)[1] for config in (*files, stored)),
     ]
     expected = random_fractions(frame.data.y)
     assert expected.sizes == (1080, 360, 360)
@@ -110,7 +112,7 @@ def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_pat
         assert torch.equal(dataset.split.test, expected.test)
         assert dataset.notes[-1].startswith("Split: 1,080 train, 360 validation and 360 test nodes")
     assert trainer.config.data.split == "random-fractions"
-    assert dataset_for(Config(), frame)[0].data.split == "random-fractions"
+    assert resolve_dataset(Config(), frame)[0].data.split == "random-fractions"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_pat
 def test_known_datasets_keep_the_usual_split(name, used, sizes):
     if not os.environ.get("GRAPHDROP_DATA"):
         pytest.skip("GRAPHDROP_DATA names no folder with the datasets")
-    config, dataset = dataset_for(Config(data={"dataset": name}), None)
+    config, dataset = resolve_dataset(Config(data={"dataset": name}), None)
     assert (dataset.split.sizes, config.data.split) == (sizes, used)
 
 
@@ -128,7 +130,7 @@ def test_known_datasets_keep_the_usual_split(name, used, sizes):
 def test_targets_that_are_no_classes_are_divided_at_random(tiny, y):
     y[7] = math.nan
     data = Data(x=torch.rand(50, 2), edge_index=torch.tensor([[0, 1], [1, 0]]), y=y)
-    config, dataset = dataset_for(Config(), data)
+    config, dataset = resolve_dataset(Config(), data)
     assert dataset.split.sizes == (29, 10, 10)
     assert not dataset.split.used[7]
     assert torch.equal(dataset.data.test_mask, dataset.split.test)

@@ -18,13 +18,13 @@ from graphdrop.data.tables.loading import is_tables
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.validate import MASKS, asked_targets, validate_graph, validate_targets
 from graphdrop.nn.stack import WEIGHTED
-from graphdrop.train.tasks import Links, Task, check_column, task_of
+from graphdrop.train.tasks import Links, Task, check_column, infer_task
 
 OWN = "data"
 """The name of a graph that was given as a PyG `Data`."""
 
 
-def load_for(settings: DataSettings) -> Dataset:
+def load_named_dataset(settings: DataSettings) -> Dataset:
     """The dataset that the settings name, with its split."""
     if names_tables(settings):
         return load_tables(
@@ -66,7 +66,7 @@ def table_options(settings: DataSettings) -> TableOptions:
     )
 
 
-def dataset_for(
+def resolve_dataset(
     config: Config, data: Dataset | Data | None, task: Task | None = None
 ) -> tuple[Config, Dataset]:
     """The settings and the dataset of a run; a given `Data` gets the name `OWN`.
@@ -78,7 +78,7 @@ def dataset_for(
             f"config is a {type(config).__name__}: the settings come first, as in "
             "Trainer(Config(), data)"
         )
-    config, dataset = _found(config, data, task)
+    config, dataset = _read_data(config, data, task)
     check_weights(dataset.data)
     if config.data.split != "default":
         return config, dataset
@@ -91,11 +91,11 @@ def dataset_for(
     return config.model_copy(update={"data": config.data.model_copy(update=used)}), dataset
 
 
-def _found(
+def _read_data(
     config: Config, data: Dataset | Data | None, task: Task | None
 ) -> tuple[Config, Dataset]:
     if data is None:
-        return config, load_for(config.data)
+        return config, load_named_dataset(config.data)
     if isinstance(data, HeteroData):
         raise TypeError(
             "data is a HeteroData: Trainer takes graphs of one kind of nodes; wrap the model as "
@@ -108,7 +108,7 @@ def _found(
                 "give task=... to the function that reads it"
             )
         if config.recipe != "paper" and "dataset" not in config.data.model_fields_set:
-            return _named(config, data.name), data  # no setting depends on the name
+            return _name_dataset(config, data.name), data  # no setting depends on the name
         check_name(data, config.data)
         return config, data
     if not isinstance(data, Data):
@@ -121,9 +121,9 @@ def _found(
         )
         raise TypeError(f"data is a {type(data).__name__}, and Trainer takes one graph: {remedy}")
     if config.data.dataset == DataSettings().dataset:
-        config = _named(config, OWN)
+        config = _name_dataset(config, OWN)
     if isinstance(task, Links):
-        return config, _with_pairs(data, task)
+        return config, _make_pairs_dataset(data, task)
     y = data.y
     if isinstance(y, Tensor) and task is None:
         y = asked_targets(y, config.data.task)
@@ -133,16 +133,16 @@ def _found(
             graph.y = y
             data = graph
     if isinstance(y, Tensor) and (y.is_floating_point() or y.dim() != 1):
-        return config, _without_classes(data, task, config.data)
+        return config, _make_dataset_without_classes(data, task, config.data)
     return config, load_dataset(data, None, config.data.split, config.data.split_seed)
 
 
-def _named(config: Config, name: str) -> Config:
+def _name_dataset(config: Config, name: str) -> Config:
     named = config.data.model_copy(update={"dataset": name})
     return config.model_copy(update={"data": named})
 
 
-def _with_pairs(data: Data, task: Links) -> Dataset:
+def _make_pairs_dataset(data: Data, task: Links) -> Dataset:
     """A graph whose links are predicted: nodes need neither targets nor a split."""
     nodes = validate_graph(data)
     if int(task.pairs.max()) >= nodes or int(task.pairs.min()) < 0:
@@ -159,7 +159,7 @@ CALIBRATION_SEED = 1
 """The seed of the random choice of calibration nodes."""
 
 
-def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
+def reserve_calibration_nodes(parts: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
     """The masks of a split, with a fraction of the validation nodes reserved.
 
     Half of it is for the calibrator and half for prediction sets, whose guarantee needs nodes that
@@ -185,7 +185,7 @@ def with_calibration_part(parts: dict[str, Tensor], config: Config) -> dict[str,
     return parts | {"validation": left, "calibration": fits if fitted else left, "sets": sets}
 
 
-def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> Dataset:
+def _make_dataset_without_classes(data: Data, task: Task | None, settings: DataSettings) -> Dataset:
     """A dataset whose targets are not classes, with the masks of the `Data` or a random split."""
     validate_targets(data)
     missing = data.get(MASKS[0]) is None
@@ -204,7 +204,7 @@ def _without_classes(data: Data, task: Task | None, settings: DataSettings) -> D
     if not missing:
         split = Split(train, val, test, "given")
     if task is None:
-        task_of(data.y[split.used], settings.task)  # refuses what is no target
+        infer_task(data.y[split.used], settings.task)  # refuses what is no target
     return Dataset(OWN, data, split, 0, notes=notes)
 
 

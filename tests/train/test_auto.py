@@ -197,7 +197,7 @@ def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypat
     best = tune(config, dataset, 2, log=log)
     assert best.model.hidden == 7
     assert len(log.read_text().splitlines()) == 2
-    monkeypatch.setattr("graphdrop.train.tuning._score", None)
+    monkeypatch.setattr("graphdrop.train.tuning._score_trial", None)
     assert tune(config, dataset, 2, log=log) == best
 
 

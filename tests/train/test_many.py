@@ -32,7 +32,7 @@ def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_pa
     assert best == tune(config, dataset, 4)
     assert [line.split(":")[0] for line in said] == [f"Trial {n} of 4" for n in (4, 3, 2, 1)]
     assert len(log.read_text().splitlines()) == 4
-    monkeypatch.setattr("graphdrop.train.tuning._score", None)
+    monkeypatch.setattr("graphdrop.train.tuning._score_trial", None)
     assert tune(config, dataset, 4, log=log, executor=LastFirst()) == best
 
 
@@ -45,7 +45,7 @@ def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch)
         scored.append(int(dataset.split.train.nonzero()[0]))
         return 0.5
 
-    monkeypatch.setattr("graphdrop.train.tuning._score", score)
+    monkeypatch.setattr("graphdrop.train.tuning._score_trial", score)
     for rotate in (0, 1, 0):
         write_graph(graph, rotate=rotate)
         tune(config, resolve_dataset(config, None)[1], 1, log=log)

@@ -15,7 +15,7 @@ def walked(model: nn.Module, steps: int, decay: float) -> tuple[WeightEMA, list[
     for step in range(1, steps + 1):
         with torch.no_grad():
             model.weight.copy_(torch.randn_like(model.weight))
-        average.take(step)
+        average.update(step)
         weights.append(model.weight.detach().clone())
     return average, weights
 
@@ -26,7 +26,7 @@ def test_it_is_the_mean_in_which_a_step_counts_decay_times_the_next(decay, steps
     average, weights = walked(model, steps, decay)
     shares = [decay ** (steps - 1 - k) for k in range(steps)]
     expected = sum(s * w for s, w in zip(shares, weights, strict=True)) / sum(shares)
-    with average.in_place():
+    with average.average_parameters():
         torch.testing.assert_close(model.weight.data, expected)
     assert torch.equal(model.weight, weights[-1])
 
@@ -34,7 +34,7 @@ def test_it_is_the_mean_in_which_a_step_counts_decay_times_the_next(decay, steps
 def test_the_own_weights_are_back_after_an_error():
     model = nn.Linear(3, 2)
     average, weights = walked(model, 3, 0.5)
-    with pytest.raises(ZeroDivisionError), average.in_place():
+    with pytest.raises(ZeroDivisionError), average.average_parameters():
         _ = 1 / 0
     assert torch.equal(model.weight, weights[-1])
 
@@ -42,7 +42,7 @@ def test_the_own_weights_are_back_after_an_error():
 def test_before_the_first_step_the_network_is_itself():
     model = nn.Linear(3, 2)
     before = model.weight.detach().clone()
-    with WeightEMA(model, 0.5).in_place():
+    with WeightEMA(model, 0.5).average_parameters():
         assert torch.equal(model.weight, before)
 
 

@@ -1,5 +1,8 @@
 """The training loop: steps, epochs, and evaluations that select the best state.
 
+Read `train_epochs` first, then `train_step` and `evaluate`. A `Run` (`run.py`) holds what stays the
+same, a `State` (`state.py`) what these functions change.
+
 By default training is full batch: every epoch is one step of Adam on all training nodes, computed
 on their receptive field. With `train.batch_size` there is a step for every mini-batch (`batches`),
 and processes that `torchrun` started share the batches (`ranks`). Torch's generator is not used:
@@ -77,7 +80,7 @@ def train_epochs(
     while not state.finished:
         epoch = state.epoch + 1
         try:
-            if solver is not None:
+            if solver is not None:  # every epoch solves the problem with a tenth of the last L2
                 terms = solver.solve(run.config.objective.l2 * 0.1**state.epoch)
             elif run.batches is None:
                 terms = train_step(run, state, None, epoch)
@@ -86,13 +89,14 @@ def train_epochs(
             state.epoch = epoch
             line: Line = {"epoch": epoch, **terms}
             if epoch % settings.evaluate_every == 0 or epoch == settings.epochs:
-                with state.average.in_place() if state.average is not None else nullcontext():
-                    found: Line = {}
-                    if ranks.first:
-                        answer, found = evaluate(run, state)
+                scores: Line = {}
+                if ranks.first:  # from which the others learn the scores
+                    average = state.average
+                    with average.average_parameters() if average is not None else nullcontext():
+                        answer, scores = evaluate(run, state)
                         on_evaluation(answer)
-                found, state.selection = ranks.broadcast((found, state.selection))
-                line |= found
+                scores, state.selection = ranks.broadcast((scores, state.selection))
+                line |= scores
                 state.finished = state.selection.exhausted(epoch, settings)
         except DivergedError as error:
             error.epoch = epoch
@@ -143,14 +147,20 @@ def train_step(run: Run, state: State, step: Step | None, number: int) -> dict[s
     check_gradients(model)
     state.optimizer.step()
     if state.average is not None:
-        state.average.take(number)
+        state.average.update(number)
     return {"loss": float(loss.detach()), **values}
 
 
 def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tensor]]:
-    """The NLL of the training nodes with the masks of the first pass, and the consistency loss.
+    """The NLL of the training nodes, and the consistency loss where the settings ask for it.
 
-    The gradients of both are in the NLL, since an estimator weighs them together.
+    The gradient estimator of the network (`nn.sampled`) calls `compute` with the keys of the masks
+    that it wants, ARM for example with two opposite ones. It returns a loss whose backward pass
+    gives weights and drop rates their gradients, and the masks of the first pass (`tape`). The
+    gradients of both losses are in the first one, since the estimator weighs them together.
+
+    Returns:
+        The NLL with its tape; and the consistency loss by name, or nothing.
     """
     settings, agreements = run.config.objective, list[Tensor]()
 

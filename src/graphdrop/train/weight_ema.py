@@ -23,7 +23,7 @@ class WeightEMA:
         self._mean: dict[str, Tensor] = {}
 
     @torch.no_grad()
-    def take(self, steps: int) -> None:
+    def update(self, steps: int) -> None:
         """Update with the current parameters; ``steps`` is the number of steps done."""
         share = (1.0 - self._decay) / (1.0 - self._decay**steps)
         for name, value in self._parameters.items():
@@ -33,7 +33,7 @@ class WeightEMA:
                 self._mean[name] = value.detach().clone()
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def average_parameters(self) -> Iterator[None]:
         """Context in which the network has the averaged parameters, if there are any."""
         own = {name: self._parameters[name].data for name in self._mean}
         try:

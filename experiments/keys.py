@@ -65,12 +65,22 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+# Settings that are gone: runs have what was their default, and its key.
+_ARE_GONE: Mapping[str, Mapping[str, Any]] = {
+    "model": {"prior_beta": 1.0, "bias": True},
+    "train": {"min_epochs": 0},
+    "predict": {"pavpu_threshold": 0.5, "pavpu_axis": "fraction-of-largest"},
+}
+
+
 def settled(config: Config) -> dict[str, Any]:
     """All settings of a run but those that have no effect on its result, as plain values."""
     values = _with_effect(config, config.model_dump(mode="json"), auto.VERSION)
     if values["data"]["split"] == "default" and has_own_split(config.data.dataset):
         values["data"]["split"] = "public"
     if config.recipe == "paper":
+        for section, gone in _ARE_GONE.items():
+            values[section] |= gone
         for section, before in _CAME_LATER.items():
             for name, value in before.items():
                 if values[section][name] == value:

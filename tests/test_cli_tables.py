@@ -259,7 +259,7 @@ def test_the_help_of_train_is_short_and_all_of_it_is_there_on_demand(run):
     assert code == 0
     for option in re.findall(r"^ +(--[\w-]+)", short, flags=re.MULTILINE):
         assert option in whole or option in ("--json", "--quiet")
-    assert "predict.pavpu_axis" in whole
+    assert "predict.cost_ratio" in whole
     assert "--checkpoint" not in short
 
 

@@ -24,7 +24,7 @@ def test_without_settings_it_is_the_papers_recipe():
     assert (settings.model.norm, settings.model.mask) == ("row", "after")
     assert (settings.model.symmetric, settings.model.self_loops) == (False, True)
     assert (settings.model.first_blocks, settings.model.blocks) == (1, 2)
-    assert (settings.model.prior_alpha, settings.model.prior_beta) == (0.8, 1.0)
+    assert settings.model.prior_alpha == 0.8
     assert (settings.model.init, settings.model.dropout, settings.model.hidden) == ("paper", 0, 128)
     assert settings.model.temperature == 0.67
     objective = settings.objective

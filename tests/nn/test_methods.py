@@ -95,9 +95,9 @@ def test_a_local_method_has_a_rate_for_every_edge_of_every_layer(method):
 
 
 def test_an_amortised_method_reads_its_rates_off_the_edges_of_any_graph():
-    network = build("GCN-BBGDC-AMORTISED", prior_alpha=0.5, prior_beta=2.0)
+    network = build("GCN-BBGDC-AMORTISED", prior_alpha=0.5)
     rates = [layer.sampler.rate for layer in network.layers]
-    assert {(rate.prior_alpha, rate.prior_beta) for rate in rates} == {(0.5, 2.0)}
+    assert {(rate.prior_alpha, rate.prior_beta) for rate in rates} == {(0.5, 1.0)}
     for edges in (EDGES, EDGES[:, :4]):  # and 4 self-loops
         network(torch.rand(4, 5), edges)
         assert [len(rate.mean()) for rate in rates] == [edges.shape[1] + 4] * 3
@@ -133,8 +133,8 @@ def test_edges_take_every_option_of_the_settings():
 
 
 def test_rates_take_every_option_of_the_settings():
-    prior = build("GCN-BBDE", prior_alpha=0.5, prior_beta=2.0).layers[0].sampler.rate
-    assert (prior.prior_alpha, prior.prior_beta) == (0.5, 2.0)
+    prior = build("GCN-BBDE", prior_alpha=0.5).layers[0].sampler.rate
+    assert (prior.prior_alpha, prior.prior_beta) == (0.5, 1.0)
     assert prior.rate_draw == "layer"
     assert build("GCN-BBDE", rate_draw="mask").layers[1].sampler.rate.rate_draw == "mask"
     fixed = build("GCN-DE", drop=0.3).layers[0].sampler.rate
@@ -145,10 +145,9 @@ def test_rates_take_every_option_of_the_settings():
 
 
 def test_the_network_takes_every_option_of_the_settings():
-    changes = {"norm": "paper", "residual": True, "init": "glorot", "bias": False, "dropout": 0.25}
+    changes = {"norm": "paper", "residual": True, "init": "glorot", "dropout": 0.25}
     network = build("GCN-BBGDC", **changes)
     assert (network.normalization, network.between.residual) == ("paper", True)
-    assert [layer.bias for layer in network.layers] == [None] * 3
     assert network.layers[0].init == "glorot"
     assert network.layers[0].dropout.rate.mean() == 0.75
 

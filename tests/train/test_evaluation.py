@@ -127,13 +127,11 @@ def test_the_decision_is_the_vote_or_the_mean(settings_of, decision, accuracy):
 
 
 def test_the_scores_are_the_measures(settings_of):
-    changes = {"pavpu_threshold": 0.8, "pavpu_axis": "fraction-of-log-classes"}
-    config = with_masks(settings_of, "hard", decision="mean", **changes)
+    config = with_masks(settings_of, "hard", decision="mean")
     scores = registry.score(PREDICTION, LABELS, config)
     assert scores.nll == pytest.approx(-torch.tensor([0.4, 0.8, 0.3]).log().mean().item())
     assert scores.ece == metrics.calibration_error(PROBABILITIES, LABELS).item()
-    axis = changes["pavpu_axis"]
-    assert scores.pavpu == metrics.pavpu(PROBABILITIES, LABELS, 0.8, axis=axis).pavpu.item()
+    assert scores.pavpu == metrics.pavpu(PROBABILITIES, LABELS, 0.5).pavpu.item()
 
 
 def test_one_entry_puts_a_metric_into_scores_tables_and_report(settings_of, monkeypatch, capsys):

@@ -118,6 +118,8 @@ def _fresh(out: Path) -> Path:
 
 
 def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
+    from graphdrop.metrics.registry import PAVPU_THRESHOLD  # noqa: PLC0415
+
     seed = evidence[0].config.seed
     title = f"{_title(name)}, seed {seed}, on the test nodes"
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
@@ -135,12 +137,11 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
             f"{rates}, {how}",
         )
     Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False).print(table)
-    predict = evidence[0].config.predict
     counts = " and ".join(str(run.prediction.samples) for run in evidence)
     say(
         f"They predict with {counts} Monte Carlo samples (GCN-DO: Monte Carlo DropOut), "
         "calibrated on the validation nodes. "
-        f"PAvPU: certain up to {predict.pavpu_threshold:g} of the largest entropy."
+        f"PAvPU: certain up to {PAVPU_THRESHOLD:g} of the largest entropy."
     )
 
 

@@ -269,7 +269,7 @@ def show_scores(
 
     Below them stand the test scores of simple models on the same split.
     """
-    from graphdrop.metrics.registry import Scores  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.metrics.registry import PAVPU_THRESHOLD, Scores  # noqa: PLC0415
 
     model = chosen.model
     name = model.method.removeprefix("GCN-")
@@ -294,8 +294,7 @@ def show_scores(
     console.print(rates)
     if "pavpu" not in next(iter(scores.values())):
         return
-    axis = chosen.predict.pavpu_axis.replace("-", " ")
-    say(f"PAvPU: certain up to {chosen.predict.pavpu_threshold:g} ({axis} entropy).")
+    say(f"PAvPU: certain up to {PAVPU_THRESHOLD:g} of the largest entropy.")
     test = scores.get("test")
     if test is not None and test.accuracy_vote != test.accuracy_mean:
         say(

@@ -149,10 +149,8 @@ class ModelSettings(Section):
     first_blocks: Blocks = 1
     """The same for the first layer, whose input is wide and sparse."""
     prior_alpha: Positive = 0.8
-    """First parameter of the beta prior of a keep probability; the paper's c/L."""
-    prior_beta: Positive = 1.0
-    """Second parameter of the beta prior; 1 gives the paper's closed form of the KL, others take a
-    quadrature, which is slow for a rate per edge."""
+    """First parameter of the beta prior of a keep probability, the paper's c/L; the second one is
+    1."""
     rate_draw: Literal["layer", "mask"] = "layer"
     """Whether a keep probability with a beta prior is drawn once per layer and pass, or anew for
     every mask: masks then have their marginal distribution, and the KL stays that of one rate."""
@@ -180,8 +178,6 @@ class ModelSettings(Section):
     init: Literal["glorot", "paper"] = "paper"
     """Glorot's weights and no bias at first, or weights of variance 1/out and a random bias for
     every block."""
-    bias: bool = True
-    """Whether layers have a bias."""
 
     @model_validator(mode="before")
     @classmethod
@@ -255,8 +251,6 @@ class TrainSettings(Section):
     NLL, or NLL at the temperature that is best for the state."""
     patience: Annotated[int, Field(ge=0)] = 0
     """Early stopping after this many epochs without a better state; 0 for none."""
-    min_epochs: Annotated[int, Field(ge=0)] = 0
-    """The smallest number of epochs before early stopping."""
     baselines: bool = True
     """Whether simple models are fitted beside the network at the end, to be compared with."""
     checkpoint_seconds: Weight = 10.0
@@ -297,12 +291,6 @@ class PredictSettings(Section):
         "temperature", "entropy-temperature", "vector", "isotonic", "cagcn", "gats", "none"
     ] = "temperature"
     """The calibrator that is fitted on the validation nodes and kept with the network."""
-    pavpu_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """The fraction of `pavpu_axis` up to which a prediction counts as certain."""
-    pavpu_axis: Literal["fraction-of-largest", "fraction-of-log-classes", "smallest-to-largest"] = (
-        "fraction-of-largest"
-    )
-    """The unit of that threshold: the largest entropy, log(classes), or the observed range."""
     budget: str = "1%"
     """Rare classes: how many nodes one can look at, a share such as 1% or a number such as 50; the
     recall among the nodes of highest probability is measured there."""

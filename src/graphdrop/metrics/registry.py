@@ -25,6 +25,9 @@ from graphdrop.metrics.selective import aurc
 Output = Literal["classes", "labels", "gaussian"]
 """How ``predict`` reads the outputs of a network."""
 
+PAVPU_THRESHOLD = 0.5
+"""A prediction counts as certain up to this fraction of the largest entropy."""
+
 
 @dataclass(frozen=True)
 class ScoreMetric:
@@ -222,14 +225,9 @@ def as_columns(targets: Tensor) -> Tensor:
     return targets if targets.dim() > 1 else targets[:, None]
 
 
-def _pavpu(prediction: Any, labels: Tensor, config: Config) -> float:
-    settings = config.predict
+def _pavpu(prediction: Any, labels: Tensor, config: Config) -> float:  # noqa: ARG001
     certain = pavpu(
-        prediction.probabilities,
-        labels,
-        settings.pavpu_threshold,
-        axis=settings.pavpu_axis,
-        predictions=prediction.predicted,
+        prediction.probabilities, labels, PAVPU_THRESHOLD, predictions=prediction.predicted
     )
     return float(certain.pavpu)
 

@@ -38,16 +38,15 @@ def _learned(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
 
 
 def _beta_bernoulli(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
-    alpha, beta = settings.prior_alpha, settings.prior_beta
-    return BetaBernoulliRate(alpha, beta, rate_draw=settings.rate_draw)
+    return BetaBernoulliRate(settings.prior_alpha, rate_draw=settings.rate_draw)
 
 
 def _beta_bernoulli_per_edge(settings: ModelSettings, edges: int) -> Rate:
-    return BetaBernoulliRate(settings.prior_alpha, settings.prior_beta, entries=edges)
+    return BetaBernoulliRate(settings.prior_alpha, entries=edges)
 
 
 def _amortised(settings: ModelSettings, edges: int) -> Rate:  # noqa: ARG001
-    return AmortizedRate(EDGE_FEATURES, settings.prior_alpha, settings.prior_beta)
+    return AmortizedRate(EDGE_FEATURES, settings.prior_alpha)
 
 
 def _edges(rate: Rate, settings: ModelSettings) -> Sampler:
@@ -193,7 +192,6 @@ class Blueprint:
             norm=None if settings.norm_layer == "none" else settings.norm_layer,
             jk=None if settings.jumping == "none" else settings.jumping,
             init=settings.init,
-            bias=settings.bias,
             seed=seed,
         )
         network.estimator = own

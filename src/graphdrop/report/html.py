@@ -26,7 +26,7 @@ from graphdrop.config.toml import differences
 from graphdrop.data.names import Names
 from graphdrop.data.sources import find_source, short_name
 from graphdrop.io.files import replace_file
-from graphdrop.metrics.registry import METRICS
+from graphdrop.metrics.registry import METRICS, PAVPU_THRESHOLD
 from graphdrop.report.answered import (
     class_figures,
     confusion,
@@ -274,8 +274,8 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         else prediction.largest_error,
         "masks": config.predict.masks,
         "decision": config.predict.decision,
-        "pavpu_threshold": config.predict.pavpu_threshold,
-        "pavpu_axis": config.predict.pavpu_axis,
+        "pavpu_threshold": PAVPU_THRESHOLD,
+        "pavpu_axis": "fraction-of-largest",
         "scores": run.scores,
         "uncalibrated": run.uncalibrated,
         "floor": run.floor,

@@ -32,9 +32,7 @@ class Selection:
 
     def exhausted(self, epoch: int, settings: TrainSettings) -> bool:
         """Whether patience is exhausted after this many epochs (early stopping)."""
-        if not settings.patience or epoch < settings.min_epochs:
-            return False
-        return epoch - self.epoch >= settings.patience
+        return settings.patience > 0 and epoch - self.epoch >= settings.patience
 
 
 def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, float]:

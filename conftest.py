@@ -53,6 +53,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
+LONG = (
+    "experiments/tests",
+    "tests/test_docs.py",
+    "tests/test_notebooks.py",
+    "tests/test_example_active_learning.py",
+    "tests/executors/test_ray.py",
+    "tests/executors/test_ray_kills.py",
+    "tests/kernels/test_memory.py",
+    "tests/nn/test_compiled.py",
+    "tests/nn/test_fake_cuda.py",
+    "tests/report/test_browser.py",
+    "tests/torture/test_faults.py",
+    "tests/torture/test_fuzz.py",
+    "tests/train/test_devices.py",
+    "tests/train/test_memory_estimate.py",
+)
+"""Files of which every test is slow: pages, notebooks, Ray, browsers, kills, compilers, memory."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of long files, before pytest leaves out those that are marked."""
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(root).as_posix().startswith(LONG):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _network.allowed = item.get_closest_marker("network") is not None
 

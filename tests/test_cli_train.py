@@ -14,7 +14,7 @@ import torch
 from pyarrow import parquet
 
 from graphdrop import config, load_dataset
-from graphdrop.calibration.refusal import trusted
+from graphdrop.calibration.refusal import find_trusted
 from graphdrop.cli import main
 from graphdrop.cli.sheet import shown
 from graphdrop.config import toml
@@ -175,7 +175,7 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
         assert torch.allclose(found, expected, rtol=0, atol=1e-7)
     assert [int(row["label"]) for row in rows] == data.y.tolist()
     assert [row["split"] == "test" for row in rows] == data.test_mask.tolist()
-    trust = trusted(direct, 0.9)
+    trust = find_trusted(direct, 0.9)
     assert [row["trust"] == "yes" for row in rows] == trust.trusted.tolist()
     assert f"{int(trust.trusted.sum())} to trust" in printed
     assert "approximate" in printed

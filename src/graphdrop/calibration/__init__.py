@@ -2,7 +2,7 @@
 
 from graphdrop.calibration.fit import apply, calibrate
 from graphdrop.calibration.floor import calibration_floor
-from graphdrop.calibration.refusal import Trust, trusted
+from graphdrop.calibration.refusal import Trust, find_trusted
 from graphdrop.calibration.sets import PredictionSets
 from graphdrop.inference.calibrator import Calibrator
 
@@ -13,5 +13,5 @@ __all__ = [
     "apply",
     "calibrate",
     "calibration_floor",
-    "trusted",
+    "find_trusted",
 ]

@@ -95,7 +95,7 @@ class GraphCalibrator(Calibrator):
     def corrector(self, samples: Samples, surroundings: Surroundings | None = None) -> Corrector:
         """Logits over the temperatures of their nodes, ``surroundings.rows`` in their order."""
         del samples
-        temperatures = self.temperatures(_required(self.name, surroundings))[:, None]
+        temperatures = self.temperatures(_require_surroundings(self.name, surroundings))[:, None]
         return lambda outputs: outputs / temperatures.to(outputs)
 
     @classmethod
@@ -103,7 +103,7 @@ class GraphCalibrator(Calibrator):
         cls, samples: Samples, targets: Tensor, surroundings: Surroundings | None = None
     ) -> Self:
         """The network of least NLL on the calibration nodes, stopped early."""
-        surroundings = _required(cls.name, surroundings)
+        surroundings = _require_surroundings(cls.name, surroundings)
         check_targets(targets)
         common = TemperatureScaling.fit(samples, targets).temperature
         logits = torch.stack([outputs.double() for outputs in samples()]) / common
@@ -164,7 +164,7 @@ def _center(surroundings: Surroundings, temperature: float) -> Surroundings:
     return replace(surroundings, logits=(logits - logits.mean(1, keepdim=True)).float())
 
 
-def _required(name: str, surroundings: Surroundings | None) -> Surroundings:
+def _require_surroundings(name: str, surroundings: Surroundings | None) -> Surroundings:
     """The surroundings, or an error that asks for them."""
     if surroundings is None:
         raise ValueError(

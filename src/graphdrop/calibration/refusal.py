@@ -1,4 +1,4 @@
-"""``trusted``: which answers to trust, by a threshold chosen on validation nodes."""
+"""``find_trusted``: which answers to trust, by a threshold chosen on validation nodes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Trust(NamedTuple):
     """The limits of the rare classes; empty where no class is rare."""
 
 
-def trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) -> Trust:
-    """Which answers to trust: as certain as a share of the validation nodes.
+def find_trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) -> Trust:
+    """Find the answers to trust: those that are as certain as a share of the validation nodes.
 
     The uncertainty is the one that found errors best in training (``reject_by``), or the entropy.
     The threshold is what keeps ``coverage`` of the validation nodes that the model carries; the
@@ -72,7 +72,7 @@ def trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) 
 
     Example:
         >>> answer = Predictive.from_logits(torch.tensor([[4.0, 0.0], [0.1, 0.0]]))
-        >>> trusted(answer, 0.5).trusted.tolist()
+        >>> find_trusted(answer, 0.5).trusted.tolist()
         [True, False]
     """
     check_fraction(coverage, "coverage")
@@ -130,10 +130,10 @@ def _reaches(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Te
     return reached
 
 
-def trusted_numbers(
+def find_trusted_numbers(
     answer: GaussianPredictive, quantiles: Sequence[float] | None, coverage: float = 0.9
 ) -> Trust:
-    """``trusted`` for numbers: by the predicted standard deviation.
+    """Find the numbers to trust, by their predicted standard deviation.
 
     Args:
         answer: what ``predict(output="gaussian")`` returned.

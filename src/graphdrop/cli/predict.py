@@ -90,7 +90,7 @@ def predict(
 
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """
-    from graphdrop.calibration.refusal import trusted, trusted_numbers  # noqa: PLC0415
+    from graphdrop.calibration.refusal import find_trusted, find_trusted_numbers  # noqa: PLC0415
     from graphdrop.data.names import Names  # noqa: PLC0415 - --help needs no torch
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
@@ -104,14 +104,14 @@ def predict(
     if opened.numbers:
         answer = infer(opened.model, opened.data, samples, output="gaussian")
         defaults = sampled(opened.model).defaults
-        trust = trusted_numbers(answer, defaults.deviation_quantiles, coverage)
+        trust = find_trusted_numbers(answer, defaults.deviation_quantiles, coverage)
         columns = _columns_of_numbers(answer, opened.data, names, trust)
         calibrated = defaults.calibrator is not None
     else:
         answer = infer(opened.model, opened.data, samples)
         sets = answer.sets(0.9) if answer.origin.set_nodes is not None else None
         ratio = opened.config.predict.cost_ratio if cost_ratio is None else cost_ratio
-        trust = trusted(answer, coverage, ratio)
+        trust = find_trusted(answer, coverage, ratio)
         if budget is None and not ratio:
             budget = opened.config.predict.budget
         flags = _flags(answer, opened.data, budget, ratio)

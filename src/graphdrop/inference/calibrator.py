@@ -121,8 +121,8 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {name: _to_plain(one) for name, one in value.items()}
-    return [_to_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _to_plain(entry) for key, entry in value.items()}
+    return [_to_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def keep_samples(samples: Samples) -> Samples:

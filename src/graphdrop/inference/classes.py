@@ -305,7 +305,7 @@ class ClassSummary:
 
     def add(self, outputs: Sequence[Tensor]) -> None:
         """Add the logits ``[nodes, classes]`` of several samples."""
-        logits = torch.stack([one.t() for one in outputs])
+        logits = torch.stack([sample.t() for sample in outputs])
         log_probabilities = torch.log_softmax(logits.double(), 1)
         probabilities = log_probabilities.exp()
         self.entropy -= (probabilities * log_probabilities).sum((0, 1))

@@ -21,8 +21,8 @@ class GaussianPredictive:
     ``Var[y] = E[sigma^2] + Var[mu]``.
 
     Example:
-        >>> one = torch.ones(1, 1)
-        >>> GaussianPredictive(mean=one, aleatoric=one, epistemic=one, samples=4).variance.tolist()
+        >>> x = torch.ones(1, 1)
+        >>> GaussianPredictive(mean=x, aleatoric=x, epistemic=x, samples=4).variance.tolist()
         [[2.0]]
     """
 
@@ -84,7 +84,7 @@ class GaussianPredictive:
                 f"{len(mean)}: give a decode that returns as many"
             )
         device = self.mean.device
-        shift, scale = (torch.tensor(one, dtype=torch.float64) for one in (mean, deviation))
+        shift, scale = (torch.tensor(x, dtype=torch.float64) for x in (mean, deviation))
         values = (self.mean.cpu().double() * scale + shift).float().to(device)
         parts = (self.aleatoric, self.epistemic)
         aleatoric, epistemic = (

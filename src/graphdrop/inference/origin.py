@@ -65,12 +65,12 @@ class RawOutputs:
 
     def record(self, outputs: Iterator[Tensor]) -> Iterator[Tensor]:
         """The same outputs, one by one."""
-        for one in outputs:
-            if one.dim() == 2:
-                self.logits = self.logits.to(one.device) + one.double()
-                self.energy = self.energy.to(one.device) - one.double().logsumexp(1)
+        for logits in outputs:
+            if logits.dim() == 2:
+                self.logits = self.logits.to(logits.device) + logits.double()
+                self.energy = self.energy.to(logits.device) - logits.double().logsumexp(1)
                 self.count += 1
-            yield one
+            yield logits
 
     def add_to(self, origin: Origin) -> Origin:
         """With the means over what passed by."""

@@ -90,7 +90,9 @@ def describe_shift(settings: PredictionDefaults, data: Any) -> str | None:
         for name in ("feature_mean", "feature_deviation", "degree_mean")
         if abs(now[name] - known[name]) > FAR * max(abs(known[name]), 1e-12)
     ]
-    sizes = [f"{int(one['nodes']):,} nodes and {int(one['edges']):,} edges" for one in (known, now)]
+    sizes = [
+        f"{int(graph['nodes']):,} nodes and {int(graph['edges']):,} edges" for graph in (known, now)
+    ]
     return (
         f"the model was calibrated on another graph, of {sizes[0]}; this one has {sizes[1]}, and "
         f"calibration may not transfer to it ({'; '.join(far) or ALIKE}): check it on labelled "

@@ -92,15 +92,15 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
 def per_class_recall(predicted: Tensor, labels: Tensor) -> Tensor:
     """The fraction of each class's nodes whose class is right, `(classes that occur,)`."""
     present = labels.bincount().nonzero().flatten()
-    hits = [(predicted[labels == one] == one).double().mean() for one in present]
+    hits = [(predicted[labels == label] == label).double().mean() for label in present]
     return torch.stack(hits)
 
 
 def macro_f1(predicted: Tensor, labels: Tensor) -> float:
     """The mean of the classes' F1, over the classes that occur in `labels`; both are `(n,)`."""
     scores = []
-    for one in labels.bincount().nonzero().flatten():
-        truth, said = labels == one, predicted == one
+    for label in labels.bincount().nonzero().flatten():
+        truth, said = labels == label, predicted == label
         scores.append(2.0 * float((truth & said).sum()) / float(truth.sum() + said.sum()))
     return sum(scores) / len(scores)
 

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphdrop import metrics
 from graphdrop.calibration import PredictionSets
-from graphdrop.calibration.refusal import Trust, trusted
+from graphdrop.calibration.refusal import Trust, find_trusted
 from graphdrop.config import Config
 from graphdrop.inference import Predictive, predict
 from graphdrop.inference.origin import Origin
@@ -118,7 +118,7 @@ def collect(
         prediction=prediction,
         decided=decided,
         sets=None if prediction.origin.set_nodes is None else prediction.sets(COVERAGE),
-        trust=trusted(prediction, COVERAGE, config.predict.cost_ratio),
+        trust=find_trusted(prediction, COVERAGE, config.predict.cost_ratio),
         scores=scores,
         uncalibrated=uncalibrated,
         floor=result.calibration.get("ece_floor"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from contracts.attach_contract import two_blocks
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop import ARM, REINFORCE, attach, predict
+from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.nn.attach import Handle
+from graphdrop.nn.sampled import sampled
 from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
 
@@ -344,3 +347,19 @@ def test_a_rate_per_edge_must_fit_the_messages():
     assert bool((rates.grad != 0.0).all())
     with pytest.raises(ValueError, match="the rate has 10 entries, and the graph 9 edges"):
         handle.model(X, EDGES[:, 1:])
+
+
+def test_what_a_model_carries_for_its_answers_is_one_attribute_that_prints():
+    model = stock()
+    handle = attach(model, connections())
+    assert repr(handle.defaults) == "PredictionDefaults()"
+    handle.defaults = replace(handle.defaults, samples=7, calibrator=TemperatureScaling(2.0))
+    shown = "PredictionDefaults(samples=7, calibrator=TemperatureScaling(temperature=2.0))"
+    assert repr(model.defaults) == shown
+    again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    assert repr(sampled(again).defaults) == shown
+    answer = predict(again, DATA)
+    assert (answer.samples, answer.calibrated) == (7, "samples")
+    model.defaults = "of the user's own"
+    with pytest.raises(ValueError, match=r"GAT.defaults is a str.*Give that attribute another"):
+        handle.defaults = replace(handle.defaults, samples=8)

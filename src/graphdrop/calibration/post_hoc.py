@@ -29,7 +29,7 @@ RESAMPLES, NODES, CHANCE = 200, 5000, 0.025
 UNCERTAINTIES = ("least_confidence", "entropy", "epistemic")
 """Uncertainties of which the one that finds errors best decides what is rejected."""
 FEWEST_ERRORS = 10
-"""With fewer errors, or right answers, an AUROC for errors is noise."""
+"""An AUROC for errors is noise where fewer answers than this are wrong, or right."""
 MOST_SET_NODES = 2000
 """A model carries at most so many nodes for its prediction sets, chosen at random."""
 

@@ -44,8 +44,8 @@ class Trust(NamedTuple):
     chosen_on: str
     """``"validation"``, or ``"these"`` where no validation nodes are known."""
     accuracy: float | None
-    """Of the kept validation nodes; ``None`` where none are known. They also selected the network,
-    unless some were set aside, so that it is a little too high."""
+    """The accuracy on the kept validation nodes; ``None`` where none are known. These nodes also
+    selected the network, unless some were set aside, so that it is a little too high."""
     rare: tuple[RareLimit, ...] = ()
     """The limits of the rare classes; empty where no class is rare."""
 

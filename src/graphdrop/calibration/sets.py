@@ -29,7 +29,7 @@ NEIGHBORS = 20
 
 
 class SetMethod(StrEnum):
-    """By which score a class enters the set of a node."""
+    """The score by which a class enters the set of a node."""
 
     LAC = "lac"
     """`1 - p_c`: the smallest sets on average."""
@@ -71,8 +71,8 @@ class PredictionSets:
     by_class: bool = False
     """Whether the coverage is meant for every class by itself."""
     always: tuple[int, ...] = ()
-    """By class: the classes that are in every set, since they have too few calibration nodes; 90 %
-    coverage takes nine of them."""
+    """The classes that are in every set, since they have too few calibration nodes for a threshold
+    of their own; 90 % coverage takes nine of them."""
 
     def size(self) -> Tensor:
         """Number of classes in each set, ``[nodes]``, at least 1."""

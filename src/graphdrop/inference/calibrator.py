@@ -82,7 +82,7 @@ class Calibrator(ABC):
     reads_samples: ClassVar[bool] = False
     """Whether ``corrector`` reads all samples before one of them is corrected."""
     spread: float = 1.0
-    """By how much it moves samples from their mean; below 1 towards it."""
+    """The factor by which it moves samples from their mean; below 1 they come nearer to it."""
 
     @classmethod
     @abstractmethod

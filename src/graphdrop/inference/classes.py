@@ -60,7 +60,7 @@ class Predictive(Uncertainty):
     calibrated: Literal["samples", "mean"] | None = None
     """Whether the samples were calibrated, or only their mean; ``None`` if neither was."""
     spread: float = 1.0
-    """By how much the calibrator moved samples from their mean, below 1 towards it: ``deviation``
+    """The factor by which the calibrator moved samples from their mean: ``deviation``
     is that of the moved samples, and the error of their mean stays what it was."""
     reject_by: str | None = None
     """The uncertainty by which ``reject`` decides unless told otherwise."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from graphdrop.inference.classes import Predictive
 
 STEPS = 10
-"""Of a diffusion; the part of the values that it has not reached yet is below 0.001 and 0.35."""
+"""The steps of a diffusion; the part of the values that it has not reached is below 0.001 and 0.35
+for the two restarts."""
 NEIGHBORHOOD_RESTART, CLUSTER_RESTART = 0.5, 0.1
 """How much of a node's own value each step of a diffusion puts back."""
 LARGEST_LOGIT = 10.0

@@ -41,7 +41,7 @@ class Origin:
 
     @classmethod
     def of(cls, data: Any, rows: Tensor | None = None) -> Self:
-        """Of a PyG ``Data``; nothing is known of other inputs."""
+        """Read a PyG ``Data``; nothing is known of other inputs."""
         edge_index, x = (getattr(data, name, None) for name in ("edge_index", "x"))
         if not isinstance(edge_index, Tensor):
             return cls()
@@ -73,7 +73,7 @@ class RawOutputs:
             yield logits
 
     def add_to(self, origin: Origin) -> Origin:
-        """With the means over what passed by."""
+        """Add the means over the recorded outputs to an origin."""
         if not self.count:
             return origin
         logits, energy = ((sums / self.count).float() for sums in (self.logits, self.energy))

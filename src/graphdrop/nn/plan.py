@@ -66,6 +66,14 @@ class LayerPass(NamedTuple):
     """The mask of the sampler; ``None`` keeps every connection."""
 
 
+class Sizes(NamedTuple):
+    """The sizes of a part of a graph, to plan a layer before the part is there."""
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+
+
 class SharedProduct:
     """The product of an input with a layer's weights, for all passes that read the same input."""
 
@@ -295,7 +303,7 @@ def _propagate(
     return out if bias is None else out.add_(bias)
 
 
-def parts_of(layer: SampledGCNConv, graph: Graph, mask: Mask | None, *, first: bool) -> int:
+def parts_of(layer: SampledGCNConv, graph: Graph | Sizes, mask: Mask | None, *, first: bool) -> int:
     """How many products with the weights stand side by side in the terms of the sum.
 
     0 if neighbours are summed before the product: the cheaper order is taken. In the ``first``
@@ -343,7 +351,7 @@ def _draws_pairs(layer: SampledGCNConv, mask: Mask | None) -> bool:
     return mask is not None and layer.sampler is not None and layer.sampler.needs_weights
 
 
-def _transforms_first(layer: SampledGCNConv, graph: Graph, blocks: int) -> bool:
+def _transforms_first(layer: SampledGCNConv, graph: Graph | Sizes, blocks: int) -> bool:
     if layer.order is not Order.AUTO:
         return layer.order is Order.TRANSFORM_FIRST
     product = MULTIPLY_COST * layer.in_channels * layer.out_channels

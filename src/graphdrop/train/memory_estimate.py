@@ -16,10 +16,13 @@ from typing import Any
 
 import torch
 
+from graphdrop.graph.masks import Kind, Mask
 from graphdrop.io.memory import free_bytes, in_words
+from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
 from graphdrop.nn.layerwise import states
+from graphdrop.nn.plan import Sizes, parts_of
 from graphdrop.train.run import Run
 
 FLOAT = 4
@@ -108,15 +111,27 @@ def _estimate_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> Me
     saved, largest = 0, 0
     wanted = n if whole else len(run.rows["train"])
     rows = [*(sources for sources, _ in fields[0]), wanted]  # read by each layer, and computed
-    for number in range(layers):
-        sources, into = rows[number], rows[number + 1]
-        inputs, outputs = widths[number], widths[number + 1]
-        first = sources * outputs if outputs <= inputs or number == 0 else into * inputs
-        saved += FLOAT * (first + 2 * into * outputs)
-        largest = max(largest, FLOAT * max(sources * min(inputs, outputs), into * outputs))
+    for number, layer in enumerate(run.model.layers):
+        sizes = Sizes(rows[number], rows[number + 1], fields[0][number][1])
+        terms, outputs = (
+            _count_terms(layer, sizes, first=number == 0),
+            sizes.num_dst * layer.out_channels,
+        )
+        saved += FLOAT * (terms + 2 * outputs)
+        largest = max(largest, FLOAT * max(terms, outputs))
     passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
     activations = input_bytes + copied + passes * saved + 2 * largest
     return MemoryEstimate(edges, activations, rest[0], rest[1])
+
+
+def _count_terms(layer: SampledGCNConv, sizes: Sizes, *, first: bool) -> int:
+    """How many numbers a layer sums over neighbours, or its sums if the product follows."""
+    sampler, mask = layer.sampler, None
+    if sampler is not None and not sampler.on_features:
+        key = torch.zeros(2, dtype=torch.int64)
+        mask = Mask(Kind.HARD, torch.zeros(()), key, blocks=sampler.blocks)
+    parts = parts_of(layer, sizes, mask, first=first)
+    return sizes.num_src * parts * layer.out_channels or sizes.num_dst * layer.in_channels
 
 
 def _estimate_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from graphdrop.metrics import (
-    accuracy_gap,
     aurc,
     brier_score,
     calibration_error,
@@ -125,18 +124,6 @@ def test_coverage_must_be_a_positive_fraction(coverage):
 def test_unknown_calibration_options_are_named(option, message):
     with pytest.raises(ValueError, match=message):
         calibration_error(GOOD, LABELS, **option)
-
-
-def test_masks_of_the_gap_are_checked():
-    train, test = torch.tensor([True, False]), torch.tensor([False, True])
-    with pytest.raises(ValueError, match="share 1 nodes"):
-        accuracy_gap(GOOD, LABELS, train, train)
-    with pytest.raises(ValueError, match="test_mask selects no node"):
-        accuracy_gap(GOOD, LABELS, train, ~(train | test))
-    with pytest.raises(ValueError, match="train_mask selects no node"):
-        accuracy_gap(GOOD, LABELS, ~(train | test), test)
-    with pytest.raises(ValueError, match="labels ranges from 0 to 9"):
-        accuracy_gap(GOOD, torch.tensor([0, 9]), train, test)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
-from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.preprocessing import label_binarize
 
-from graphdrop.metrics import accuracy_gap, brier_score, nll, predictive_entropy
+from graphdrop.metrics import brier_score, nll, predictive_entropy
 
 LOGITS = 3 * torch.randn(300, 6, generator=torch.Generator().manual_seed(0)).double()
 PROBABILITIES = LOGITS.softmax(-1)
@@ -93,34 +93,3 @@ def test_no_rounding_lifts_a_uniform_guess_above_log_classes(classes):
 def test_samples_that_disagree_are_averaged_before_the_entropy():
     samples = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     assert predictive_entropy(samples).item() == math.log(2)
-
-
-SURE = torch.tensor([[0.9, 0.1]] * 7)
-TRAIN = torch.tensor([1, 1, 1, 1, 0, 0, 0], dtype=torch.bool)
-TEST = torch.tensor([0, 0, 0, 0, 1, 1, 0], dtype=torch.bool)
-TRUTH = torch.tensor([0, 0, 0, 1, 0, 1, -1])
-
-
-def test_the_accuracy_gap_of_seven_nodes_by_hand():
-    assert accuracy_gap(SURE, TRUTH, TRAIN, TEST).item() == pytest.approx(3 / 4 - 1 / 2)
-
-
-def test_exchanging_the_masks_changes_the_sign_of_the_gap():
-    gap = accuracy_gap(SURE, TRUTH, TEST, TRAIN).item()
-    assert gap == pytest.approx(1 / 2 - 3 / 4)
-
-
-def test_in_the_gap_a_vote_may_replace_the_argmax():
-    vote = torch.tensor([0, 0, 0, 1, 1, 0, 0])
-    assert accuracy_gap(SURE, TRUTH, TRAIN, TEST, predictions=vote).item() == 1.0
-
-
-def test_the_gap_is_the_difference_of_two_of_scikit_learns_accuracies():
-    generator = torch.Generator().manual_seed(0)
-    probabilities = torch.randn(200, 5, generator=generator).softmax(-1)
-    labels = torch.randint(5, (200,), generator=generator)
-    part = torch.randint(3, (200,), generator=generator)
-    predictions = probabilities.argmax(-1)
-    train, test = (accuracy_score(labels[part == p], predictions[part == p]) for p in (0, 1))
-    gap = accuracy_gap(probabilities, labels, part == 0, part == 1)
-    assert gap.item() == pytest.approx(train - test, abs=1e-12)

@@ -38,7 +38,7 @@ def stopping_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
 
 
 @contextmanager
-def stopping_runs(go_on: str = "the same command goes on") -> Iterator[None]:
+def stopping_runs() -> Iterator[None]:
     """Context for many runs, which SIGINT and SIGTERM end with exit code 128 + number."""
     received: list[int] = []
 
@@ -51,7 +51,7 @@ def stopping_runs(go_on: str = "the same command goes on") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"Stopped. What is finished is kept: {go_on}.", file=sys.stderr)
+        say("Stopped. What is finished is kept: the same command goes on.", file=sys.stderr)
         raise typer.Exit(128 + (received[0] if received else signal.SIGINT)) from None
     finally:
         signal.signal(signal.SIGTERM, before)

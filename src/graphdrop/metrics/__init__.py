@@ -6,7 +6,7 @@ from graphdrop.metrics.ood import ood_aupr, ood_auroc
 from graphdrop.metrics.pavpu import ThresholdAxis, pavpu, pavpu_curve
 from graphdrop.metrics.posterior import posterior_calibration_error, posterior_divergence
 from graphdrop.metrics.rare import average_precision, rare_classes, recall_at_budget
-from graphdrop.metrics.scoring import accuracy_gap, brier_score, nll, predictive_entropy
+from graphdrop.metrics.scoring import brier_score, nll, predictive_entropy
 from graphdrop.metrics.selective import aurc, excess_aurc, risk_coverage_curve, selective_risk
 from graphdrop.metrics.smoothing import dirichlet_energy, mean_average_distance, total_variation
 from graphdrop.metrics.spectrum import adjacency, spectral_radius
@@ -14,7 +14,6 @@ from graphdrop.metrics.spectrum import adjacency, spectral_radius
 __all__ = [
     "OverBatches",
     "ThresholdAxis",
-    "accuracy_gap",
     "adjacency",
     "aurc",
     "average_precision",

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from graphdrop.metrics.inputs import check_flags, check_labels, check_probabilities
+from graphdrop.metrics.inputs import check_labels, check_probabilities
 
 
 def predictive_entropy(probabilities: Tensor) -> Tensor:
@@ -59,43 +59,3 @@ def nll(probabilities: Tensor, labels: Tensor) -> Tensor:
     labels = check_labels(labels, *mean.shape)
     floor = torch.finfo(probabilities.dtype).tiny
     return -mean.gather(1, labels[:, None]).clamp(min=floor).log().mean()
-
-
-def accuracy_gap(
-    probabilities: Tensor,
-    labels: Tensor,
-    train_mask: Tensor,
-    test_mask: Tensor,
-    *,
-    predictions: Tensor | None = None,
-) -> Tensor:
-    """Generalization gap: accuracy on the training nodes minus accuracy on the test nodes.
-
-    Labels outside the two masks are not read.
-
-    Args:
-        probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
-        labels: true class ids `(n,)`.
-        train_mask: boolean `(n,)`.
-        test_mask: boolean `(n,)`, disjoint from `train_mask`.
-        predictions: class ids `(n,)`, such as the majority vote; the argmax if not given.
-    """
-    mean = check_probabilities(probabilities)
-    examples, classes = mean.shape
-    train = check_flags(train_mask, examples, "train_mask")
-    test = check_flags(test_mask, examples, "test_mask")
-    if shared := int((train & test).sum()):
-        raise ValueError(
-            f"train_mask and test_mask share {shared} nodes, but they must be disjoint: "
-            "a node that was trained on says nothing about new ones"
-        )
-    for name, mask in (("train_mask", train), ("test_mask", test)):
-        if not bool(mask.any()):
-            raise ValueError(
-                f"{name} selects no node, but a gap needs at least one of each: check the split"
-            )
-    predictions = mean.argmax(-1) if predictions is None else predictions
-    # Unlabelled nodes often carry a label outside the range; only those that count are checked.
-    labels = check_labels(torch.where(train | test, labels, 0), examples, classes)
-    right = (check_labels(predictions, examples, classes, "predictions") == labels).double()
-    return right[train].mean() - right[test].mean()

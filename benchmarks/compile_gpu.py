@@ -24,8 +24,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from graphdrop.kernels.gpu import counts, rows
-from graphdrop.kernels.gpu.launch import OPTIONS, WARPS, Rule, constants_of
+from graphdrop.kernels.gpu import rows
+from graphdrop.kernels.gpu.launch import OPTIONS, Rule, constants_of
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),  # A100
@@ -51,28 +51,15 @@ def variants() -> list[str]:
         "concrete/feature+antithetic",
     ]
     names += ["hard/feature+bfloat16", "concrete/feature+slopes+float16", "hard/feature+narrow"]
-    return [*names, "parts", "count/edge", "count/feature+rates"]
+    return [*names, "parts"]
 
 
-def source_of(name: str) -> tuple[ASTSource, int]:
-    """What is compiled for a variant, and its number of warps."""
+def source_of(name: str) -> ASTSource:
+    """What is compiled for a variant."""
     what, *options = name.split("+")
     kind, _, channel = what.partition("/")
     if kind == "parts":
         kernel, constants = rows.add_parts, {"BLOCK_P": 4, "BLOCK_F": FEATURES}
-    elif kind == "count":
-        width = 64 if channel == "feature" else 1
-        kernel, constants = (
-            counts.count_draws,
-            {
-                "PER_EDGE": "rates" in options,
-                "SOURCE": False,
-                "SYMMETRIC": False,
-                "RANKED": False,
-                "BLOCK_E": 1024 // width,
-                "BLOCK_D": width,
-            },
-        )
     else:
         kernel, constants = rows.sum_rows, _row_constants(kind, channel, options)
     signature = {
@@ -87,8 +74,7 @@ def source_of(name: str) -> tuple[ASTSource, int]:
     if "narrow" in options:
         aligned = {place: attr for place, attr in aligned.items() if place != places["features"]}
     constexprs = {places[n]: value for n, value in constants.items()}
-    warps = 4 if kind == "count" else WARPS
-    return ASTSource(kernel, signature, constexprs, aligned), warps
+    return ASTSource(kernel, signature, constexprs, aligned)
 
 
 def _row_constants(kind: str, channel: str, options: list[str]) -> dict[str, Any]:
@@ -135,8 +121,8 @@ def _type(name: str, kind: str, options: list[str]) -> str:
 
 def compiled(name: str, target: str) -> dict[str, Any]:
     """Registers, spilled bytes and shared memory of a variant."""
-    source, warps = source_of(name)
-    made = triton.compile(source, target=TARGETS[target], options={**OPTIONS, "num_warps": warps})
+    source = source_of(name)
+    made = triton.compile(source, target=TARGETS[target], options=OPTIONS)
     figures = {"variant": name, "target": target, "shared": made.metadata.shared}
     if "amdgcn" in made.asm:
         text = made.asm["amdgcn"]

@@ -12,8 +12,7 @@ from rich import box
 from rich.live import Live
 from rich.table import Table
 
-from graphdrop.io.duration import duration
-from graphdrop.io.visible import Console
+from graphdrop.io.visible import Console, duration
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""

@@ -10,7 +10,7 @@ from experiments.search import Search
 from experiments.search_ranking import Outcome, Standing
 from experiments.spaces import Assignment, nested, values_of
 from experiments.tables import Table
-from graphdrop.io.duration import duration
+from graphdrop.io.visible import duration
 
 WIDTH = 48
 _FIGURES = {

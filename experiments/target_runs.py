@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.recipe import Cell, Recipe, read_recipe
 from experiments.store import Record, Store
-from graphdrop.io.duration import duration
+from graphdrop.io.visible import duration
 from graphdrop.metrics import ThresholdAxis
 
 RecordValue = Callable[[Record], float]

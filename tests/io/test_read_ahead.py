@@ -1,5 +1,6 @@
-"""Rows of a mapped array are read one by one, or all of them in their order, as advised."""
+"""Rows of a mapped array are read one by one, all in their order, or asked for, as advised."""
 
+import ctypes
 import mmap
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from graphdrop.io import read_ahead
-from graphdrop.io.read_ahead import advise
+from graphdrop.io.read_ahead import advise, ask_for
 
 
 def reads_random(tensor: torch.Tensor) -> bool:
@@ -35,3 +36,34 @@ def test_the_system_is_told_how_a_mapped_array_is_read(monkeypatch, tmp_path: Pa
     assert not reads_random(x)
     advise(x[:, ::2], "rows")  # nothing that could be advised
     assert not reads_random(x)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux shows mappings there")
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_only_rows_on_disk_are_asked_for(
+    in_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[np.ndarray] = []
+    library, ask = read_ahead._system(), read_ahead._ask_for_rows
+
+    class System:
+        madvise = library.madvise
+
+        @staticmethod
+        def mincore(_begin: int, _size: int, page: int) -> int:
+            ctypes.memset(page, int(in_memory), 1)
+            return 0
+
+    def noted(rows: np.ndarray, *rest: object) -> None:
+        asked.append(rows)
+        ask(rows, *rest)
+
+    monkeypatch.setattr(read_ahead, "_system", lambda: System)
+    monkeypatch.setattr(read_ahead, "_ask_for_rows", noted)
+    values = np.random.default_rng(0).standard_normal((500, 100), dtype=np.float32)
+    np.save(tmp_path / "x.npy", values)
+    mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
+    rows = torch.arange(0, 500, 7)
+    for x in (mapped, torch.from_numpy(values)):  # no file backs the second
+        ask_for(x, rows)
+    assert [each.tolist() for each in asked] == ([] if in_memory else [rows.tolist()])

@@ -8,7 +8,7 @@ from contracts.masked_sums import assert_fused_is_exact, normal, passes, power_l
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, reads_all_bits, stream_key
 from graphdrop.kernels import aggregate, cpu, samples
-from graphdrop.kernels.samples import aggregate_samples
+from graphdrop.kernels.samples import aggregate_stacked
 
 NODES = 40
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 300), NODES)
@@ -56,7 +56,7 @@ def test_samples_with_ordinary_and_extreme_rates_have_the_bits_of_each_alone(
     ]
     alone = [aggregate(GRAPH, x, mask) for mask in masks]
     monkeypatch.delattr(samples, "aggregate")  # so that they do go together
-    assert all(map(torch.equal, aggregate_samples(GRAPH, [x] * 3, masks), alone))
+    assert all(map(torch.equal, aggregate_stacked(GRAPH, x[:, None], masks).unbind(1), alone))
 
 
 def test_rates_per_edge_too_extreme_for_float32_at_their_temperature_go_to_the_reference() -> None:

@@ -7,7 +7,7 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate, samples
-from graphdrop.kernels.samples import aggregate_samples
+from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
 
 
 def masks_of(kind: Kind, **options: object) -> list[Mask]:
@@ -34,11 +34,11 @@ def test_samples_drawn_together_have_the_bits_of_each_alone(
     kind: Kind, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = Graph.from_edge_index(power_law_edges(300, 2000), 300).rows(torch.arange(7, 290))
-    x, bias, masks = normal(graph.num_src, 7), normal(7, seed=1), masks_of(kind, **options)
-    alone = [torch.relu(aggregate(graph, x, mask) + bias) for mask in masks]
+    x, masks = normal(graph.num_src, 7), masks_of(kind, **options)
+    alone = [aggregate(graph, x, mask) for mask in masks]
     monkeypatch.delattr(samples, "aggregate")  # so that they do go together
-    together = aggregate_samples(graph, [x] * 3, masks, rectified_with=bias)
-    assert all(map(torch.equal, together, alone))
+    together = aggregate_stacked(graph, x[:, None], masks)
+    assert torch.equal(together, torch.stack(alone, 1))
     assert not torch.equal(alone[0], alone[1])
 
 
@@ -48,14 +48,16 @@ def test_samples_may_each_have_an_input(monkeypatch: pytest.MonkeyPatch) -> None
     inputs[1] = inputs[1].t().contiguous().t()
     masks = masks_of(Kind.HARD)
     alone = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
-    monkeypatch.delattr(samples, "aggregate")
     assert all(map(torch.equal, aggregate_samples(graph, inputs, masks), alone))
+    monkeypatch.delattr(samples, "aggregate")
+    together = aggregate_stacked(graph, torch.stack(inputs, 1), masks)
+    assert torch.equal(together, torch.stack(alone, 1))
 
 
 @pytest.mark.parametrize("apart", ["kinds", "edges", "before"])
 def test_masks_that_cannot_go_together_go_one_by_one(apart: str) -> None:
     graph = Graph.from_edge_index(power_law_edges(60, 300), 60)
-    x, bias = normal(60, 5), normal(5, seed=1)
+    x = normal(60, 5)
     masks = masks_of(Kind.HARD, before_normalization=apart == "before")
     if apart == "kinds":
         masks[1] = masks_of(Kind.CONCRETE)[1]
@@ -64,6 +66,5 @@ def test_masks_that_cannot_go_together_go_one_by_one(apart: str) -> None:
             Mask(Kind.HARD, normal(graph.num_edges, seed=sample), stream_key(sample))
             for sample in range(2)
         ]
-    alone = [torch.relu(aggregate(graph, x, mask) + bias) for mask in masks]
-    together = aggregate_samples(graph, [x] * len(masks), masks, rectified_with=bias)
-    assert all(map(torch.equal, together, alone))
+    alone = [aggregate(graph, x, mask) for mask in masks]
+    assert torch.equal(aggregate_stacked(graph, x[:, None], masks), torch.stack(alone, 1))

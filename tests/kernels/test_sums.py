@@ -12,7 +12,6 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate
-from graphdrop.kernels.draw_counts import PIECE
 from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, draw_sums
 
@@ -155,7 +154,7 @@ def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None
     graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalization="none")
     logit = torch.tensor([3.0, -3.0]) if per_edge else torch.tensor(CERTAIN)
     mask = Mask(Kind.HARD, logit, stream_key(4), blocks=None)
-    features = 2 * PIECE + 77
+    features = (1 << 16) + 77  # more than 16 bits count
     sums = draw_sums(graph, mask, features)
     assert_same(sums, draw_sums(graph, mask, features, backend="reference"))
     assert int(sums.count.sum()) == 2 * features

@@ -26,7 +26,6 @@ from graphdrop import (
     predict,
 )
 from graphdrop.graph import Graph
-from graphdrop.graph.window import row_window
 from graphdrop.kernels import aggregate
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import states
@@ -244,7 +243,7 @@ def test_layerwise_says_what_it_does_not_take() -> None:
 
 def test_a_window_refuses_gradients_that_it_has_no_transpose_for() -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
-    window = row_window(graph, (1, 3))
+    window = graph.window((1, 3))
     assert torch.equal(aggregate(window, torch.eye(3)), aggregate(graph, torch.eye(3))[1:])
     with pytest.raises(ValueError, match="without a transpose"):
         aggregate(window, torch.eye(3, requires_grad=True))

@@ -5,14 +5,13 @@ import json
 import math
 from dataclasses import replace
 
-import numba
 import pytest
 import torch
 
 from graphdrop import metrics
 from graphdrop.config import Method, settle
 from graphdrop.config.toml import differences, read
-from graphdrop.data import Dataset, load_dataset
+from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.inference.predictive import NotFiniteError
 from graphdrop.nn import GCN
@@ -96,42 +95,6 @@ def test_the_same_seed_gives_the_same_bits_whatever_torch_has_drawn(tiny, settin
     assert torch.equal(torch.get_rng_state(), state)
     other = fit(settle(settings_of().model_dump() | {"seed": 1}), tiny)
     assert lines_of(other)[0]["nll"] != lines_of(one)[0]["nll"]
-
-
-@pytest.fixture
-def with_threads():
-    """Call something with a number of threads; afterwards there are as many as before."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-
-    def call(threads: int, what):
-        torch.set_num_threads(threads)
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        return what()
-
-    yield call
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
-
-
-def test_the_number_of_threads_does_not_change_a_bit(tiny, settings_of, with_threads):
-    # Wide enough that torch would divide the sum over all weights between threads.
-    model = {"method": "GCN-BBGDC", "layers": 3, "hidden": 512}
-    config = settings_of(model=model, train={"epochs": 3, "evaluate_every": 2, "samples": 2})
-    one, two, three = (with_threads(count, lambda: fit(config, tiny)) for count in (1, 2, 3))
-    assert same_bits(one, two)
-    assert same_bits(one, three)
-
-
-@pytest.mark.parametrize("method", ["GCN-BBGDC", "GCN-BBGDC-LOCAL"])
-def test_nor_does_it_on_a_graph_as_large_as_cora(settings_of, with_threads, method):
-    config = settings_of(
-        data={"dataset": "synthetic"},
-        model={"method": method, "layers": 3, "hidden": 128},
-        train={"epochs": 2, "evaluate_every": 2, "samples": 2},
-    )
-    dataset = load_dataset("synthetic")
-    one, two = (with_threads(count, lambda: fit(config, dataset)) for count in (1, 2))
-    assert same_bits(one, two)
 
 
 def with_other_test_labels(dataset: Dataset) -> Dataset:

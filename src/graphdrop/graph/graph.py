@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph import convert, sorting, stored
-from graphdrop.graph.csr import CSR
+from graphdrop.graph.csr import CSR, row_entries
 from graphdrop.graph.normalization import Normalization, normalized_weights
 from graphdrop.graph.validate import check_edge_index, check_edge_weight, check_rows
 
@@ -278,12 +278,7 @@ class Graph(CSR):
         `dst_ids` and `src_ids` have the ids of both. Weights stay normalized over the whole graph.
         """
         rows = check_rows(rows, self.num_dst).to(self.indptr.device)
-        degree = self.degree[rows]
-        indptr = self.indptr.new_zeros(len(rows) + 1)
-        torch.cumsum(degree, 0, out=indptr[1:])
-        edge = (self.indptr[rows] - indptr[:-1]).repeat_interleave(degree)
-        edge += torch.arange(len(edge), dtype=edge.dtype, device=edge.device)
-
+        edge, indptr = row_entries(self.indptr, rows)
         sources = self.indices.index_select(0, edge)
         column_of = sources.new_zeros(self.num_src)
         column_of[sources] = 1
@@ -291,14 +286,12 @@ class Graph(CSR):
         column_of[columns] = torch.arange(len(columns), dtype=sources.dtype, device=sources.device)
         indices = column_of.index_select(0, sources)
         t_indptr, t_indices, t_edge = sorting.transpose(indptr, indices, len(columns))
-
-        value = self.value.index_select(0, edge)
         rank = None if self.rank is None else self.rank.index_select(0, edge)
         return Graph(
             indptr=indptr,
             indices=indices,
             weight=self.weight.index_select(0, edge),
-            value=value,
+            value=self.value.index_select(0, edge),
             normalization=self.normalization,
             t_indptr=t_indptr,
             t_indices=t_indices,
@@ -309,6 +302,56 @@ class Graph(CSR):
             parent=self.parent or self,
             parent_edge=edge if self.parent_edge is None else self.parent_edge[edge],
         )
+
+    @torch.inference_mode(False)
+    def window(self, rows: tuple[int, int] | Tensor) -> Graph:
+        """The part that computes some rows and reads features of all columns, without a transpose.
+
+        Unlike `rows` it neither renumbers columns nor sorts edges: of a range of rows it is a view,
+        so that a large graph can be walked window by window. No gradient passes through it.
+
+        Args:
+            rows: first and last row (exclusive), or row numbers.
+
+        Example:
+            >>> graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+            >>> part = graph.window((1, 3))
+            >>> part.num_dst, part.num_src, part.dst_ids.tolist()
+            (2, 3, [1, 2])
+        """
+        if self.parent is not None:
+            raise ValueError("graph is a part; window takes a whole graph. Use graph.parent.")
+        like = self.indices
+        entries: Tensor | slice
+        if isinstance(rows, Tensor):
+            numbers = rows.to(like)
+            edge, indptr = row_entries(self.indptr, rows)
+            entries = edge
+        else:
+            first, last = rows
+            numbers = torch.arange(first, last, dtype=like.dtype, device=like.device)
+            begin, end = int(self.indptr[first]), int(self.indptr[last])
+            indptr = self.indptr[first : last + 1] - begin
+            edge = torch.arange(begin, end, dtype=like.dtype, device=like.device)
+            entries = slice(begin, end)
+        none = like.new_empty(0)
+        part = Graph(
+            indptr=indptr,
+            indices=self.indices[entries],
+            weight=self.weight[entries],
+            value=self.value[entries],
+            normalization=self.normalization,
+            # as many columns as the graph has, and no entry in any of them
+            t_indptr=indptr.new_zeros(1).expand(self.num_src + 1),
+            t_indices=none,
+            t_edge=none,
+            rank=None if self.rank is None else self.rank[entries],
+            dst_ids=numbers,
+            parent=self,
+            parent_edge=edge,
+        )
+        part.derived_from_structure("t_chunks", lambda: torch.zeros(1, dtype=torch.int64))
+        return part
 
     def receptive_field(self, rows: Tensor, layers: int) -> list[Graph]:
         """The parts that compute `rows` of the last of `layers` layers, first layer first.

@@ -1,1 +1,1 @@
-"""Utilities: atomic files, locks, memory limits, sums in a fixed order."""
+"""Files that are written whole and read safely, locks, memory limits, devices by name."""

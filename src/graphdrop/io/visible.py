@@ -1,4 +1,4 @@
-"""Text from files for a terminal: its control characters are shown and not obeyed."""
+"""Text for a terminal: control characters from files are shown and not obeyed; durations."""
 
 from __future__ import annotations
 
@@ -42,3 +42,11 @@ class Console(rich.console.Console):
         """Render as rich does, with visible text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def duration(seconds: float) -> str:
+    """A duration as text, such as `2 h 05 min`, `3 min` or `40 s`."""
+    minutes = round(seconds / 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes} min" if seconds >= 90 else f"{seconds:.0f} s"

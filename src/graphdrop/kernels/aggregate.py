@@ -12,7 +12,6 @@ from torch import Tensor
 
 from graphdrop.graph import CSR, Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, block_of_feature
-from graphdrop.graph.window import row_window
 from graphdrop.kernels import cpu, gpu, reference, tabled
 
 HALF = (torch.bfloat16, torch.float16)
@@ -259,7 +258,7 @@ def _source_rows(graph: Graph, name: str) -> Graph:
     if parent is None:
         return _variant(graph, name)
     if columns is None:
-        return _variant(row_window(parent, (0, parent.num_dst)), name)
+        return _variant(parent.window((0, parent.num_dst)), name)
     return graph.derived(
         ("raw weights of sources", name), lambda: _variant(parent, name).rows(columns.long())
     )

@@ -1,8 +1,9 @@
 """A memory pool for large results, in huge pages.
 
-A step over a million nodes allocates and frees results of half a gigabyte each, and new pages from
-the system take a quarter of its time. The pool reuses memory mappings: a mapping belongs to a
-tensor until its last view is deleted. The system may reclaim the pages of unused mappings.
+A step over a million nodes allocates and frees results of half a gigabyte each. New small pages of
+that size take as long as half of the sum, and new huge pages take longer still while the system's
+memory is fragmented. So the pool reuses memory mappings: a mapping belongs to a tensor until its
+last view is deleted. The system may reclaim the pages of unused mappings.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LEAST_BYTES = 1 << 24
-"""Smaller results are allocated by torch, whose allocator reuses memory by itself."""
+LEAST_BYTES = 1 << 25
+"""Smaller results are allocated by torch: the C library keeps their memory, not that of larger."""
 HUGE_PAGE = 1 << 21
 
 

@@ -13,14 +13,8 @@ from torch import Tensor
 
 from graphdrop.graph import masks as draws
 from graphdrop.graph import sorting
-from graphdrop.kernels.loops import SOURCE, compiled, edge_bits
+from graphdrop.kernels.loops import SOURCE, compiled, draw_value, edge_bits
 from graphdrop.kernels.passes import array
-
-_U32 = np.uint64(32)
-_LOW = np.uint64(draws.MASK32)
-_FIRST, _SECOND = (np.uint64(one) for one in draws.LANE_MULTIPLIERS)
-_TWO_LANES, _LANES = np.uint64(32), np.uint64(16)
-_U16, _U15 = np.uint64(16), np.uint64(15)
 
 
 def entry_draws(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor) -> Tensor:
@@ -55,13 +49,5 @@ def _draw_entries(out: Any, key0: Any, key1: Any, ids: Any, indptr: Any, columns
     for row in range(indptr.size - 1):
         node = np.int64(ids[row])
         bits = edge_bits(node, node, np.int64(0), key0, key1, SOURCE)
-        start, stride = bits & _LOW, bits >> _U32
         for entry in range(indptr[row], indptr[row + 1]):
-            number = np.uint64(columns[entry])
-            lane = number // _TWO_LANES * _LANES + number % _LANES
-            word = (start + lane * stride) & _LOW
-            word = ((word ^ (word >> _U16)) * _FIRST) & _LOW
-            word = ((word ^ (word >> _U15)) * _SECOND) & _LOW
-            word ^= word >> _U16
-            half = number // _LANES % np.uint64(2) * _U16
-            out[entry] = (word >> half) & np.uint64(0xFFFF)
+            out[entry] = draw_value(bits, columns[entry])

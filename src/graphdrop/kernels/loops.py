@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,10 +23,9 @@ from numba import njit, prange
 
 from graphdrop.graph import masks as draws
 from graphdrop.io.private_folder import private_folder
-from graphdrop.kernels import channels, lanes, multipliers, tiles
-from graphdrop.kernels.channels import Constant
-from graphdrop.kernels.multipliers import accumulate, accumulate_slope, is_per_edge
-from graphdrop.kernels.tiles import add, dot, prefetch, rectified, store, zeros
+from graphdrop.kernels import multipliers, tiles
+from graphdrop.kernels.multipliers import Constant, accumulate, accumulate_slope, is_per_edge
+from graphdrop.kernels.tiles import add, dot, prefetch, store, zeros
 
 RUN = 512
 AHEAD = 16  # edges between asking for a row and using it
@@ -37,6 +35,7 @@ _ONE = np.float32(1.0)
 _MIX = np.uint64(draws.MIX_MULTIPLIER)
 _RANK = np.uint64(draws.RANK_MULTIPLIER)
 _SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
+_FIRST, _SECOND = (np.uint32(factor) for factor in draws.LANE_MULTIPLIERS)
 
 TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS, FAR = 1, 2, 4, 8, 16
 """Flags: rows are sources; one draw for both directions; draws of the source; self-loops unmasked;
@@ -48,7 +47,7 @@ def cache_directory() -> Path:
 
     Only this user has access to it, because its contents are executed.
     """
-    modules = (draws.generator, draws.rule, channels, lanes, multipliers, tiles)
+    modules = (draws.generator, draws.rule, multipliers, tiles)
     files = [*(str(module.__file__) for module in modules), __file__]
     sources = b"".join(Path(file).read_bytes() for file in files)
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
@@ -70,16 +69,6 @@ def compiled(function: Callable[..., Any], parallel: bool = True) -> Any:
     return kernel
 
 
-@partial(compiled, parallel=False)
-def fill_table(table: Any, odds: Any, factors: Any, reverse: Any, signed: Any) -> None:
-    """``z = 1 / (1 + odds * factor)`` for every entry; signed, ``z - 1`` where that is nearer 0."""
-    size = factors.size
-    for entry in range(size):
-        ratio = odds * factors[size - 1 - entry if reverse else entry]
-        kept = 1.0 / (1.0 + ratio)
-        table[entry] = -ratio * kept if signed and ratio < 1.0 else kept
-
-
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any) -> Any:
     """``draws.edge_hash`` of the edge between two ids, as the flags say."""
@@ -95,6 +84,17 @@ def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any
     word = (word ^ (word >> _U32)) * _MIX + np.uint64(key1) + number * _RANK
     word = (word ^ (word >> _U32)) * _MIX
     return word ^ (word >> _U28)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def draw_value(bits: Any, number: Any) -> Any:
+    """``draws.draw_bits`` of one edge: its draw of this number, for loops that sum no features."""
+    lane = np.uint32(number // 32 * 16 + number % 16)
+    word = np.uint32(np.uint32(bits) + np.uint32(lane * np.uint32(bits >> _U32)))
+    word = np.uint32((word ^ (word >> np.uint32(16))) * _FIRST)
+    word = np.uint32((word ^ (word >> np.uint32(15))) * _SECOND)
+    word = np.uint32(word ^ (word >> np.uint32(16)))
+    return np.int32((word >> np.uint32(number // 16 % 2 * 16)) & np.uint32(0xFFFF))
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -227,35 +227,26 @@ def sum_rows_of_samples(
     out: Any,
     start: Any,
     tail: Any,
-    offsets: Any,
-    bias: Any,
+    step: Any,
 ) -> None:
-    """As ``sum_rows`` to ``out[sample, row]``, each sample with its key, its rule and its ``x``.
-
-    The inputs lie at ``offsets`` from the first. With a bias it is ``relu(bias + sum)``.
-    """
+    """``out[row, sample] = sum of value * mask * x[column, sample]``, a sample ``step`` further."""
     source, target = x.reshape(-1), out.reshape(-1)
     stride, out_stride = np.intp(x.shape[1]), np.intp(out.shape[1])
+    samples = keys.shape[0]
+    width = out_stride // samples
     named = row_ids.size > 0
-    rectifies = bias.size > 0
-    samples, runs = keys.shape[0], chunks.size - 1
-    apart = offsets.min() != offsets.max()
-    for task in prange(samples * runs):
-        # an input that all share is read a chunk at a time, those of their own one after the other
-        sample = task // runs if apart else task % samples
-        chunk = task % runs if apart else task // samples
-        key0, key1 = keys[sample, 0], keys[sample, 1]
-        first = np.intp(offsets[sample]) + start
+    for chunk in prange(chunks.size - 1):
         for row in range(chunks[chunk], chunks[chunk + 1]):
             row_id = np.int64(row_ids[row]) if named else np.int64(row)
             begin, end = np.intp(indptr[row]), np.intp(indptr[row + 1])
-            total = _row_sum(
-                vectors, channel, rule, sample, row_id, begin, end, indices, values, column_ids,
-                ranks, key0, key1, flags, source, stride, first, start, tail,
-            )  # fmt: skip
-            if rectifies:
-                total = rectified(total, bias, start, tail)
-            store(target, sample * out_stride + row * stride + start, total, tail)
+            for sample in range(samples):
+                first = np.intp(sample * step) + start
+                total = _row_sum(
+                    vectors, channel, rule, sample, row_id, begin, end, indices, values,
+                    column_ids, ranks, keys[sample, 0], keys[sample, 1], flags,
+                    source, stride, first, start, tail,
+                )  # fmt: skip
+                store(target, row * out_stride + sample * width + start, total, tail)
 
 
 @compiled

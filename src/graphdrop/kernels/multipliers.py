@@ -1,7 +1,7 @@
 """Multipliers of connections: the values of a mask from draws, in vector code.
 
 The code is picked from the *types* of two named tuples: the channel (which features share a draw)
-and the rule (how a draw becomes a multiplier). All of it is resolved when a kernel is compiled;
+and the rule (how a draw becomes a multiplier). Numba compiles separate code for each type, so that
 nothing is decided inside the loop over edges.
 """
 
@@ -10,7 +10,7 @@ nothing is decided inside the loop over edges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -18,31 +18,18 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from graphdrop.graph.masks import DRAW_BITS, TABLE_BITS
-from graphdrop.kernels.channels import (
-    EVEN_BLOCKS,
-    MAX_BLOCKS,
-    Blocks,
-    Concrete,
-    ConcretePerEdge,
-    ConcretePerSample,
-    Constant,
-    ConstantPerEdge,
-    Features,
-    HardPerEdge,
-    Lanes,
-    Shared,
-)
-from graphdrop.kernels.lanes import counters, halves, lane_words
 from graphdrop.kernels.tiles import (
     F32,
     I1,
     I16,
     I32,
     I64,
-    LANES,
     constants,
+    counters,
     data_pointer,
     fma,
+    halves,
+    lane_words,
     load_tile,
     scratch,
     splat,
@@ -50,6 +37,105 @@ from graphdrop.kernels.tiles import (
     take,
     vector,
 )
+
+
+class OneBlock(NamedTuple):
+    """The whole tile lies in block ``first``, one of at most 16."""
+
+    first: Any
+
+
+class TwoBlocks(NamedTuple):
+    """Two blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class FourBlocks(NamedTuple):
+    """Four blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+class EightBlocks(NamedTuple):
+    """Eight blocks share the tile evenly, from block ``first``."""
+
+    first: Any
+
+
+EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
+"""Separate types, because the code depends on the number of blocks."""
+
+
+class Features(NamedTuple):
+    """Every feature has its own draw; one lane serves two."""
+
+    unused: Any
+
+
+class Lanes(NamedTuple):
+    """Any other blocks: the lane counter and the half of the lane of each feature."""
+
+    counter: Any
+    shift: Any
+
+
+class Constant(NamedTuple):
+    """Multiply by a constant."""
+
+    scale: Any
+
+
+class ConstantPerEdge(NamedTuple):
+    """Multiply by a constant per edge."""
+
+    scale: Any
+
+
+class Hard(NamedTuple):
+    """Multiply by ``above`` where a draw reaches the threshold, else by ``below``."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class HardPerEdge(NamedTuple):
+    """The same with a threshold for every edge."""
+
+    threshold: Any
+    above: Any
+    below: Any
+
+
+class Concrete(NamedTuple):
+    """Multiply by the table's entry for a draw without its ``shift`` lowest bits.
+
+    Where the slope is wanted too, the table holds ``z`` up to one half and ``z - 1`` above: a
+    float32 near 1 has forgotten ``1 - z``, of which the slope is made.
+    """
+
+    table: Any
+    shift: Any
+
+
+class ConcretePerSample(NamedTuple):
+    """The same with a table for every sample, one after the other."""
+
+    table: Any
+    shift: Any
+
+
+class ConcretePerEdge(NamedTuple):
+    """Multiply by ``1 / (1 + odds[edge] * table[draw])``.
+
+    The table has an entry for the top bits of a draw and, after these, one for every draw: an edge
+    whose ``whole`` is 1 reads the latter.
+    """
+
+    table: Any
+    odds: Any
+    whole: Any
 
 
 def _look_up(
@@ -101,13 +187,7 @@ class _Emitter:
             return splat(self.builder, self._per_edge("scale", edge), 1)
         if self._relaxed:
             self._find_table(edge)
-        emit = {
-            Shared: self._shared,
-            **dict.fromkeys(EVEN_BLOCKS.values(), self._even_blocks),
-            Blocks: self._blocks,
-            Features: self._features,
-            Lanes: self._lanes,
-        }[self.channel]
+        emit = {Features: self._features, Lanes: self._lanes}.get(self.channel, self._even_blocks)
         return emit(bits, edge, start, width)
 
     @property
@@ -167,17 +247,11 @@ class _Emitter:
         dropped = self.builder.fneg(self.builder.fmul(ratio, kept))
         return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
 
-    def _shared(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        return self._few(lane_words(self.builder, bits, counters(1)), edge)
-
     def _even_blocks(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
-        words = lane_words(self.builder, bits, counters(count), self.channel_fields["first"])
-        return self._few(words, edge)
-
-    def _few(self, words: Any, edge: Any) -> Any:
         """Multipliers from the low halves of a few lanes, looked up one by one."""
-        builder, count = self.builder, words.type.count
+        builder = self.builder
+        count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
+        words = lane_words(builder, bits, counters(count), self.channel_fields["first"])
         draws = builder.and_(words, constants(I32, [0xFFFF] * count))
         if not self._relaxed:
             return self._choose(draws, edge)
@@ -188,29 +262,6 @@ class _Emitter:
             entry = builder.load(builder.gep(self.table, [index]))
             entries = builder.insert_element(entries, entry, I32(lane))
         return self._relax(entries, edge)
-
-    def _blocks(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
-        builder = self.builder
-        draws = halves(builder, lane_words(builder, bits, counters(LANES)), MAX_BLOCKS)
-        chosen = scratch(builder, F32, MAX_BLOCKS)
-        if not self._relaxed:
-            store_vector(builder, self._choose(draws, edge), chosen, align=64)
-        else:
-            indices = scratch(builder, I32, MAX_BLOCKS)
-            store_vector(builder, self._shifted(draws), indices, align=64)
-            count = builder.trunc(self.channel_fields["count"], I64)
-            with cgutils.for_range(builder, count) as loop:
-                index = builder.load(builder.gep(indices, [loop.index]))
-                entry = builder.load(builder.gep(self.table, [builder.zext(index, I64)]))
-                value = builder.extract_element(self._relax(splat(builder, entry, 1), edge), I32(0))
-                builder.store(value, builder.gep(chosen, [loop.index]))
-        first = builder.gep(self.channel_fields["of_vector"], [builder.sdiv(start, I64(LANES))])
-        parts = []
-        for index in range(width // LANES):
-            block = builder.sext(builder.load(builder.gep(first, [I64(index)])), I64)
-            scale = builder.load(builder.gep(chosen, [block]))
-            parts.append(splat(builder, scale, LANES))
-        return _join(builder, parts)
 
     def _features(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
         builder = self.builder
@@ -241,16 +292,6 @@ class _Emitter:
         # little-endian: the low half of each 32-bit index comes first
         order = [2 * lane for lane in range(width)]
         return self._relax(_look_up(builder, self.table, indices, order), edge)
-
-
-def _join(builder: ir.IRBuilder, parts: list[Any]) -> Any:
-    while len(parts) > 1:
-        size = parts[0].type.count
-        parts = [
-            take(builder, parts[index], parts[index + 1], range(2 * size))
-            for index in range(0, len(parts), 2)
-        ]
-    return parts[0]
 
 
 def _scaled(builder: ir.IRBuilder, weight: Any, multiplier: Any, width: int) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind, Mask, Sharing
-from graphdrop.kernels import channels, loops, tiles
+from graphdrop.kernels import loops, multipliers, tiles
 from graphdrop.kernels.threads import waiting
 
 if "NUMBA_THREADING_LAYER" not in os.environ:
@@ -33,7 +33,7 @@ KINDS = list(Kind)
 _NUMBER = {kind: number for number, kind in enumerate(KINDS)}
 MAX_EXPONENT = 709.0  # of a float64
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
-_KEEP = channels.Constant(_ONE)
+_KEEP = multipliers.Constant(_ONE)
 _serial, _no_lock = threading.RLock(), nullcontext()
 
 
@@ -114,31 +114,31 @@ class Pass:
         per_edge = keep_logit.dim() == 1
         if self.kind is Kind.MEAN:
             keep = torch.sigmoid(keep_logit.detach()).to(torch.float32).numpy()
-            return channels.ConstantPerEdge(keep) if per_edge else channels.Constant(keep[()])
+            return multipliers.ConstantPerEdge(keep) if per_edge else multipliers.Constant(keep[()])
         if self.kind is Kind.HARD:
             if per_edge:
                 threshold = draws.drop_threshold(keep_logit).numpy()
-                return channels.HardPerEdge(*self._mirrored(threshold))
-            return channels.Hard(*self._mirrored(draws.drop_threshold_of(float(keep_logit))))
+                return multipliers.HardPerEdge(*self._mirrored(threshold))
+            return multipliers.Hard(*self._mirrored(draws.drop_threshold_of(float(keep_logit))))
         if per_edge:
             odds = torch.exp(-keep_logit.detach().to(torch.float64) / temperature)
             whole = draws.reads_all_bits(keep_logit, temperature).numpy()
             table = _factors_per_edge(temperature, self.antithetic, bool(whole.any()))
-            return channels.ConcretePerEdge(table, odds.float().numpy(), whole.view(np.uint8))
+            return multipliers.ConcretePerEdge(table, odds.float().numpy(), whole.view(np.uint8))
         table = _table(float(keep_logit), temperature, self.antithetic, signed)
-        return channels.Concrete(table, _shift(table))
+        return multipliers.Concrete(table, _shift(table))
 
     def rule_of_samples(self, masks: Sequence[Mask]) -> Any:
         """The rules of several masks with one logit each, to be read by the sample's number."""
         if self.kind is Kind.HARD:
             thresholds = [draws.drop_threshold_of(float(mask.keep_logit)) for mask in masks]
-            return channels.HardPerEdge(*self._mirrored(np.array(thresholds, dtype=np.int32)))
+            return multipliers.HardPerEdge(*self._mirrored(np.array(thresholds, dtype=np.int32)))
         return self.rule_of_tables([self._table(mask) for mask in masks])
 
     def rule_of_table(self, mask: Mask) -> Any:
         """The rule of a mask that has a table."""
         table = self._table(mask)
-        return channels.Concrete(table, _shift(table))
+        return multipliers.Concrete(table, _shift(table))
 
     def _table(self, mask: Mask) -> NDArray[np.float32]:
         if mask.table is not None:
@@ -155,7 +155,7 @@ class Pass:
         """Multiply by the entries of several tables, to be read by the sample's number."""
         size = max(map(len, tables))  # a table of the top bits serves as one of all bits
         tables = [table.repeat(size // len(table)) for table in tables]
-        return channels.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))
+        return multipliers.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))
 
     def _mirrored(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
         """The threshold, and the multipliers above and below it."""
@@ -187,16 +187,21 @@ def _shift(table: NDArray[np.float32]) -> int:
 def _table(
     keep_logit: float, temperature: float, antithetic: bool, signed: bool
 ) -> NDArray[np.float32]:
-    """The concrete multiplier of every draw: a rate that does not change needs one table."""
+    """The concrete multiplier of every draw: a rate that does not change needs one table.
+
+    Signed, an entry is ``z - 1`` where that is nearer to 0 than ``z``.
+    """
     # z = 1 / (1 + odds * ((1 - u) / u)^(1/t)); the second factor depends on t alone
     cold = -keep_logit / temperature
     odds = math.exp(cold) if cold < MAX_EXPONENT else math.inf
     # a certain mask is the same at every draw
     whole = draws.widest_logit(temperature) < abs(keep_logit) < math.inf
     factors = _concrete_factors(temperature, draws.DRAW_BITS if whole else draws.TABLE_BITS)
-    entries = np.empty(len(factors), dtype=np.float32)
-    loops.fill_table(entries, odds, factors, antithetic, signed)
-    return entries
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = odds * (factors[::-1] if antithetic else factors)
+        kept = 1.0 / (1.0 + ratio)
+        entries = np.where(ratio < 1.0, -ratio * kept, kept) if signed else kept
+    return entries.astype(np.float32)
 
 
 @lru_cache(maxsize=16)
@@ -237,24 +242,18 @@ def _tiling(features: int) -> list[tuple[tuple[int, ...], int, int]]:
 @lru_cache(maxsize=1024)
 def _channel(features: int, blocks: int, start: int, width: int) -> Any:
     """The cheapest channel that gives each feature of a tile the draw of its block."""
-    if blocks == 1:
-        return channels.Shared(0)
-    if blocks == features:
-        return channels.Features(0)
+    if blocks == features > 1:
+        return multipliers.Features(0)
     block = draws.block_of_feature(features, blocks)
     padded = torch.nn.functional.pad(block, (0, -features % tiles.LANES), value=blocks - 1)
-    vectors = padded.view(-1, tiles.LANES)
-    if bool((vectors == vectors[:, :1]).all()):
-        of_vector = vectors[:, 0]
-        here = of_vector[start // tiles.LANES :][: width // tiles.LANES]
-        found, sizes = np.unique(here.numpy(), return_counts=True)
-        if (sizes == sizes[0]).all() and blocks <= tiles.LANES:
-            return channels.EVEN_BLOCKS[len(found)](int(found[0]))
-        if blocks <= channels.MAX_BLOCKS:
-            return channels.Blocks(blocks, of_vector.to(torch.int32).numpy())
+    vectors = padded[start : start + width].view(-1, tiles.LANES)
+    if blocks <= tiles.LANES and bool((vectors == vectors[:, :1]).all()):
+        found, sizes = np.unique(vectors[:, 0].numpy(), return_counts=True)
+        if (sizes == sizes[0]).all():
+            return multipliers.EVEN_BLOCKS[len(found)](int(found[0]))
     counter = padded // 32 * 16 + padded % 16
     shift = padded // 16 % 2 * draws.DRAW_BITS
-    return channels.Lanes(counter.to(torch.int32).numpy(), shift.to(torch.int32).numpy())
+    return multipliers.Lanes(counter.to(torch.int32).numpy(), shift.to(torch.int32).numpy())
 
 
 def one_at_a_time() -> AbstractContextManager[Any]:

@@ -1,14 +1,13 @@
-"""Several masks in one loop over the edges, for the Monte Carlo samples of a prediction.
+"""Masked sums of several Monte Carlo samples, without gradients.
 
-If samples share their input, each of its rows is read once. Bias and relu can be applied while the
-result is in registers.
+Where the samples lie next to each other in memory, ``[nodes, samples, features]``, one walk over
+the edges computes them all: the edges of a row are read once, and so are the pages of its sources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,76 +15,92 @@ from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels import cpu, gpu
 from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
+from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.loops import sum_rows_of_samples
-from graphdrop.kernels.passes import array, options_of
-from graphdrop.kernels.tiles import LANES
+from graphdrop.kernels.passes import options_of
 
 
 @torch.no_grad()
 def aggregate_samples(
-    graph: Graph,
-    inputs: Sequence[Tensor],
-    masks: Sequence[Mask],
-    *,
-    rectified_with: Tensor | None = None,
+    graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]
 ) -> list[Tensor]:
-    """``aggregate(graph, x, mask)`` of each input and mask, the same bits, without gradients.
+    """``aggregate(graph, x, mask)`` of each input and mask, without gradients.
+
+    On a GPU one launch computes them. On a CPU each sum has a walk over the edges of its own, which
+    is as fast while the features of a sample fit in the cache.
 
     Args:
         graph: the edges.
-        inputs: features ``[num_src, features]``, of one shape; they may be one and the same.
+        inputs: features ``[num_src, features]``; they may be one and the same.
         masks: as many masks.
-        rectified_with: a bias ``[features]`` to add before a relu; without it there is neither.
     """
-    if not _together(graph, inputs, masks):
-        if gpu.is_gpu(inputs[0].device) and _together_on_gpu(graph, inputs, masks):
-            return _on_gpu(graph, inputs, masks, rectified_with)
-        sums = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
-        if rectified_with is None:
-            return sums
-        return [torch.relu_(out.add_(rectified_with)) for out in sums]
-    features = inputs[0].shape[1]
-    kept = [x.contiguous() for x in inputs]
-    places = [x.data_ptr() for x in kept]
-    offsets = np.array([(place - places[0]) // 4 for place in places], dtype=np.int64)
-    pass_ = cpu.pass_over(cpu.plain_structure(graph), options_of(masks[0], features), features)
-    rule = pass_.rule_of_samples(masks)
-    # every sample begins at a cache line, as it would in memory of its own
-    size = pass_.rows * features
-    out = torch.empty(len(masks), -(-size // LANES) * LANES)
-    keys = torch.stack([mask.key for mask in masks]).numpy()
-    bias = kept[0].new_empty(0) if rectified_with is None else rectified_with
-    pass_.run(sum_rows_of_samples, (keys,), rule, kept[0], out, offsets, array(bias))
-    return [sample[:size].view(-1, features) for sample in out.unbind()]
+    first = inputs[0]
+    if gpu.is_gpu(first.device) and len({(x.shape, x.dtype) for x in inputs}) == 1:
+        shared = all(x is first for x in inputs)
+        x = first.unsqueeze(1) if shared else torch.stack(list(inputs), 1)
+        return list(aggregate_stacked(graph, x, masks).unbind(1))
+    return [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
 
 
-def _together(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> bool:
-    """Whether the fused loop supports these masks in one call."""
-    shapes = {x.shape for x in inputs}
-    forms = {options_of(mask, inputs[0].shape[1]) for mask in masks}
-    return len(shapes) == len(forms) == 1 and all(
+@torch.no_grad()
+def aggregate_stacked(
+    graph: Graph, x: Tensor, masks: Sequence[Mask | None], *, out: Tensor | None = None
+) -> Tensor:
+    """``aggregate`` of several samples, the same bits, without gradients.
+
+    Args:
+        graph: the edges.
+        x: features of the sources, ``[num_src, samples, features]``, or ``[num_src, 1, features]``
+            for samples that share them.
+        masks: the mask of each sample; ``None`` keeps all.
+        out: where the result may be written, contiguous.
+
+    Returns:
+        ``[num_dst, samples, features]``.
+
+    Example:
+        >>> graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), normalization="row")
+        >>> aggregate_stacked(graph, torch.ones(2, 1, 4), [None, None]).shape
+        torch.Size([2, 2, 4])
+    """
+    nodes, own, features = x.shape
+    samples = len(masks)
+    if own not in (1, samples):
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}; with {samples} masks it takes shape "
+            f"[{graph.num_src}, {samples} or 1, features]."
+        )
+    if all(mask is None for mask in masks):
+        sums = aggregate(graph, x.reshape(nodes, own * features))
+        return sums.view(graph.num_dst, own, features).expand(-1, samples, -1)
+    given = [mask for mask in masks if mask is not None]
+    if len(given) < samples or not stackable(graph, x.select(1, 0), given):
+        alike = len(given) == samples and gpu.together(given, features)
+        if alike and is_on_gpu(graph, x, given[0]):
+            return gpu.aggregate_samples(
+                graph, x, [mask.of_edges(graph.parent_edge) for mask in given]
+            )
+        parts = [
+            aggregate(graph, x[:, min(sample, own - 1)], mask) for sample, mask in enumerate(masks)
+        ]
+        return parts[0][:, None] if samples == 1 else torch.stack(parts, 1)
+    pass_ = cpu.pass_over(cpu.plain_structure(graph), options_of(given[0], features), features)
+    rule = pass_.rule_of_samples(given)
+    keys = torch.stack([mask.key for mask in given]).numpy()
+    out = empty(pass_.rows, samples * features) if out is None else out.flatten(1)
+    step = features if own == samples else 0
+    wide = x.reshape(nodes, own * features)
+    pass_.run(sum_rows_of_samples, (keys,), rule, wide, out, step)
+    return out.view(pass_.rows, samples, features)
+
+
+def stackable(graph: Graph, x: Tensor, masks: Sequence[Mask]) -> bool:
+    """Whether the fused loop computes the samples of these masks in one walk."""
+    return len({options_of(mask, x.shape[1]) for mask in masks}) == 1 and all(
         mask.kind in (Kind.HARD, Kind.CONCRETE)
         and mask.keep_logit.dim() == 0
         and not mask.before_normalization
         and is_fused(graph, x, mask)
         and cpu.is_plain(x)
-        for x, mask in zip(inputs, masks, strict=True)
+        for mask in masks
     )
-
-
-def _together_on_gpu(graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]) -> bool:
-    """Whether one launch of Triton's kernel computes these masks."""
-    first = inputs[0]
-    alike = all(x.shape == first.shape and x.dtype == first.dtype for x in inputs)
-    return alike and gpu.together(masks, first.shape[1]) and is_on_gpu(graph, first, masks[0])
-
-
-def _on_gpu(
-    graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask], bias: Tensor | None
-) -> list[Tensor]:
-    shared = all(x is inputs[0] for x in inputs)
-    x = inputs[0].unsqueeze(1) if shared else torch.stack(list(inputs), 1)
-    sums = gpu.aggregate_samples(graph, x, [mask.of_edges(graph.parent_edge) for mask in masks])
-    if bias is not None:
-        sums = torch.relu_(sums.add_(bias))
-    return list(sums.unbind(1))

@@ -4,23 +4,29 @@ Gradient estimators such as ARM need them. A draw that several edges share count
 no edge reads do not count.
 """
 
+# ruff: noqa: PLR0917 - a compiled loop takes its arrays one by one
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import prange
 from torch import Tensor
 
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import LARGEST, Kind, Mask, Sharing
 from graphdrop.io.devices import wide
-from graphdrop.kernels import draw_counts, gpu, loops, passes
+from graphdrop.kernels import loops, passes
 from graphdrop.kernels.aggregate import Backend, check_entries
+from graphdrop.kernels.loops import compiled, draw_value, edge_bits
 from graphdrop.kernels.reference import MESSAGE_BYTES, draw_values
-from graphdrop.kernels.tiles import LANES
+
+CHUNKS = 64
+"""Runs of edges, which threads count one after another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +68,7 @@ def draw_sums(
         graph: the edges of the pass.
         mask: its mask, hard or concrete.
         features: number of features of ``x``.
-        backend: ``auto``, ``fused`` (on the CPU), ``triton`` (on a GPU) or ``reference``.
+        backend: ``reference`` for plain torch, which computes it on every device but the CPU.
     """
     _check(graph, mask)
     count = mask.draws_per_edge(features)
@@ -70,10 +76,8 @@ def draw_sums(
     if mask.before_normalization:
         graph, mask = _read_for_degrees(graph, mask)
     read = _read(graph, mask)
-    backend = Backend(backend)
-    if backend is Backend.AUTO:
-        backend = _backend_of(read.source)
-    compute = {Backend.FUSED: _fused, Backend.TRITON: _triton}.get(backend, _reference)
+    fused = Backend(backend) is not Backend.REFERENCE and read.source.is_cpu
+    compute = _fused if fused else _reference
     if threshold.dim() == 0:
         sums = compute(graph, mask, features, read, threshold)
         counted = torch.tensor(count * len(read.source)).to(threshold.device)
@@ -85,12 +89,6 @@ def draw_sums(
         counted[edges] = count
     total, kept, kept_opposite = sums
     return DrawSums(counted, total, kept, kept_opposite, threshold.long())
-
-
-def _backend_of(nodes: Tensor) -> Backend:
-    if gpu.is_gpu(nodes.device) and gpu.is_usable(nodes.device) and gpu.counts_right(nodes):
-        return Backend.TRITON
-    return Backend.FUSED if nodes.is_cpu else Backend.REFERENCE
 
 
 def _check(graph: Graph, mask: Mask) -> None:
@@ -184,12 +182,11 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
     """The same by the fused loop, without storing draws."""
     count = mask.draws_per_edge(features)
     per_edge = threshold.dim() == 1
-    sums = np.zeros((draw_counts.CHUNKS, 3), dtype=np.int64)
+    sums = np.zeros((CHUNKS, 3), dtype=np.int64)
     each = np.zeros((len(read.destination) if per_edge else 0, 3), dtype=np.int64)
     passes.enter()
     with passes.one_at_a_time():
-        draw_counts.count_all_draws(
-            (0,) * (count if 1 <= count <= 2 else LANES),
+        _count_draws(
             read.destination.numpy(),
             read.source.numpy(),
             np.empty(0, dtype=np.int32) if read.rank is None else read.rank.numpy(),
@@ -203,7 +200,39 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
     return torch.from_numpy(each.T if per_edge else sums.sum(0))
 
 
-def _triton(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Tensor) -> Tensor:
-    """The same on a GPU, without storing draws."""
-    count = mask.draws_per_edge(features)
-    return gpu.count_draws(read.destination, read.source, read.rank, mask, threshold, count)
+@compiled
+def _count_draws(
+    destinations: Any,
+    sources: Any,
+    ranks: Any,
+    thresholds: Any,
+    draws: Any,
+    key0: Any,
+    key1: Any,
+    flags: Any,
+    sums: Any,
+    each: Any,
+) -> None:
+    """``sums[chunk]`` and, unless it is empty, ``each[edge]``: total, kept and kept opposite.
+
+    Draws are not stored. Sums are of integers, hence exact.
+    """
+    ranked, apart = ranks.size > 0, each.size > 0
+    edges = destinations.size
+    for chunk in prange(CHUNKS):
+        for edge in range(chunk * edges // CHUNKS, (chunk + 1) * edges // CHUNKS):
+            destination, source = np.int64(destinations[edge]), np.int64(sources[edge])
+            rank = np.int64(ranks[edge]) if ranked else np.int64(0)
+            bits = edge_bits(destination, source, rank, key0, key1, flags)
+            threshold = thresholds[edge] if apart else thresholds[0]
+            total, kept, opposite = np.int64(0), np.int64(0), np.int64(0)
+            for number in range(draws):
+                value = draw_value(bits, number)
+                total += value
+                kept += value >= threshold
+                opposite += LARGEST - value >= threshold
+            sums[chunk, 0] += total
+            sums[chunk, 1] += kept
+            sums[chunk, 2] += opposite
+            if apart:
+                each[edge, 0], each[edge, 1], each[edge, 2] = total, kept, opposite

@@ -15,11 +15,9 @@ from torch import Tensor
 
 from graphdrop.graph import CSR, Graph
 from graphdrop.graph.masks import Mask
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.kernels import cpu, loops
 from graphdrop.kernels.buffers import empty
 from graphdrop.kernels.passes import Pass, array, options_of
-from graphdrop.kernels.tiles import LANES
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -54,7 +52,7 @@ class _Sum(torch.autograd.Function):
         else:  # self-loops pass a gradient on and move with no parameter
             passed = _masked_sum(graph, gradient, mask, transposed=True)
             moved = _sums_by_table(_without_loops(graph), gradient, mask, tuple(table.slopes))
-        slopes = [ordered_sum(one.mul_(x).sum(1).double()) for one in moved]
+        slopes = [one.mul_(x).sum(dtype=torch.float64) for one in moved]
         return passed, torch.stack(slopes).to(table.parameters), None, None
 
 
@@ -84,16 +82,10 @@ def _sums_by_table(
     """Sums over the transpose with the mask's draws, each times the entries of another table."""
     features, count = gradient.shape[1], len(tables)
     pass_ = _pass(graph, mask, features, transposed=True)
-    size = pass_.rows * features
-    out = torch.empty(count, -(-size // LANES) * LANES)  # each begins at a cache line
-    keys, offsets = mask.key.expand(count, 2), torch.zeros(count, dtype=torch.int64)
+    out = empty(pass_.rows, count * features)
+    tables_in_order = [pass_.written(one) for one in tables]
+    rule = pass_.rule_of_tables(tables_in_order)
     pass_.run(
-        loops.sum_rows_of_samples,
-        (array(keys),),
-        pass_.rule_of_tables([pass_.written(one) for one in tables]),
-        gradient,
-        out,
-        array(offsets),
-        array(gradient.new_empty(0)),
+        loops.sum_rows_of_samples, (array(mask.key.expand(count, 2)),), rule, gradient, out, 0
     )
-    return [one[:size].view(-1, features) for one in out.unbind()]
+    return list(out.view(-1, count, features).unbind(1))

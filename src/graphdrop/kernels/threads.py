@@ -6,7 +6,8 @@ that spins keeps them from it: a loop of microseconds takes as long as the syste
 
 GNU's OpenMP stops spinning by itself as soon as it manages more threads than there are processors
 (its manual, under GOMP_SPINCOUNT). So while the machine is busy, an idle thread here holds a team
-of that many, which sleep. The loops keep their numbers of threads, hence their results.
+that many, which sleep. The loops keep their numbers of threads, hence their results. On two cores
+that some fifteen other threads wanted, a training step on Cora took 15 ms so, and 1.7 s without.
 """
 
 from __future__ import annotations

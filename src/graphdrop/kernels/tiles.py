@@ -1,4 +1,4 @@
-"""Tiles: runs of features held in registers, as wide LLVM vectors that Numba can pass around.
+"""Tiles: runs of features held in registers, as wide LLVM vectors, and the random lanes of an edge.
 
 Numba's own loops over features leave two things on the table: it widens 32-bit integers to 64
 bits, which halves the lanes, and it keeps the running sum of a row in memory. A tile is one LLVM
@@ -16,6 +16,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+
+from graphdrop.graph.masks import DRAW_BITS, LANE_MULTIPLIERS
 
 LANES = 16
 MAX_VECTORS = 8
@@ -113,6 +115,41 @@ def load_tile(builder: ir.IRBuilder, pointer: ir.Value, width: int, tail: ir.Val
     return take(builder, start, widened, order)
 
 
+def lane_words(
+    builder: ir.IRBuilder, bits: ir.Value, numbers: ir.Value, skipped: ir.Value | None = None
+) -> ir.Value:
+    """The 32-bit lanes of an edge's stream (``draws.lane``), one per number."""
+    width = numbers.type.count
+    low = builder.trunc(bits, I32)
+    high = builder.trunc(builder.lshr(bits, I64(32)), I32)
+    if skipped is not None:
+        low = builder.add(low, builder.mul(builder.trunc(skipped, I32), high))
+
+    def fold(word: ir.Value, shift: int) -> ir.Value:
+        return builder.xor(word, builder.lshr(word, constants(I32, [shift] * width)))
+
+    first, second = (constants(I32, [factor] * width) for factor in LANE_MULTIPLIERS)
+    strides = builder.mul(splat(builder, high, width), numbers)
+    word = builder.add(splat(builder, low, width), strides)
+    word = builder.mul(fold(word, 16), first)
+    word = builder.mul(fold(word, 15), second)
+    return fold(word, 16)
+
+
+def counters(count: int) -> ir.Constant:
+    """The numbers of the first lanes."""
+    return constants(I32, range(count))
+
+
+def halves(builder: ir.IRBuilder, words: ir.Value, draws: int) -> ir.Value:
+    """The first ``draws`` 16-bit draws of a vector of lanes, in the order of ``draw_bits``."""
+    count = words.type.count
+    low = builder.and_(words, constants(I32, [0xFFFF] * count))
+    high = builder.lshr(words, constants(I32, [DRAW_BITS] * count))
+    order = [draw // 32 * 16 + draw % 16 + draw // 16 % 2 * count for draw in range(draws)]
+    return take(builder, low, high, order)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def zeros(_typing: Any, vectors: Any) -> Any:
     """A tile of zeros; ``vectors`` is a tuple whose length is the number of vectors."""
@@ -192,18 +229,3 @@ def dot(_typing: Any, tile: Any, array: Any, offset: Any, tail: Any) -> Any:
         return builder.extract_element(total, I32(0))
 
     return types.float32(tile, array, types.intp, types.intp), emit
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def rectified(_typing: Any, tile: Any, array: Any, offset: Any, tail: Any) -> Any:
-    """``relu(tile + row)`` with the row at ``offset``."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value, array_value, offset, tail = arguments
-        base = data_pointer(context, builder, signature.args[1], array_value)
-        row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
-        total = builder.fadd(value, row)
-        zero = constants(F32, [0.0] * tile.width)
-        return builder.select(builder.fcmp_ordered("<", total, zero), zero, total)
-
-    return tile(tile, array, types.intp, types.intp), emit

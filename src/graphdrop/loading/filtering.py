@@ -14,9 +14,8 @@ from torch_geometric.data import Data
 
 from graphdrop.graph.csr import row_entries
 from graphdrop.graph.validate import check_rows
-from graphdrop.io.read_ahead import advise
+from graphdrop.io.read_ahead import advise, ask_for
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.loading.disk_rows import ask_for
 from graphdrop.loading.whole import WholeGraph
 
 

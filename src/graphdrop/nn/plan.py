@@ -266,15 +266,12 @@ def _sum_together(
 ) -> list[Tensor]:
     bias = None if layer.bias is None else layer.bias.sum(0)
     if shared is not None and masks[0].draws_per_edge(layer.in_channels) == 1:
-        products = [shared.of(x, layer.weight) for x in inputs]
-        if relu:
-            bias = layer.weight.new_zeros(layer.out_channels) if bias is None else bias
-            return aggregate_samples(graph, products, masks, rectified_with=bias)
-        sums = aggregate_samples(graph, products, masks)
-        return sums if bias is None else [out.add_(bias) for out in sums]
-    sums = aggregate_samples(graph, cast("Sequence[Tensor]", inputs), masks)
-    weight, bias = _padded(layer.weight, bias)
-    outs = [_dense_product(x, weight, bias)[:, : layer.out_channels] for x in sums]
+        outs = aggregate_samples(graph, [shared.of(x, layer.weight) for x in inputs], masks)
+        outs = outs if bias is None else [out.add_(bias) for out in outs]
+    else:
+        sums = aggregate_samples(graph, cast("Sequence[Tensor]", inputs), masks)
+        weight, bias = _padded(layer.weight, bias)
+        outs = [_dense_product(x, weight, bias)[:, : layer.out_channels] for x in sums]
     return [torch.relu_(out) for out in outs] if relu else outs
 
 

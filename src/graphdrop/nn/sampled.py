@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Estimator
@@ -102,7 +101,7 @@ class SampledModel(ABC):
         for name, layer in self.sampled_layers().items():
             sampler = layer.sampler or layer.dropout
             keep = None if sampler is None else sampler.rate.mean().flatten()
-            rates[name] = None if keep is None else 1.0 - float(ordered_sum(keep) / len(keep))
+            rates[name] = None if keep is None else 1.0 - float(keep.mean())
         return rates
 
     def estimate(self, compute: Callable[[Sequence[Draw]], Tensor], passes: int = 1) -> Estimate:

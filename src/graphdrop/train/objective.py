@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.config import ObjectiveSettings
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.sampling.samplers import UsedMask
 from graphdrop.train.tasks import Task
@@ -91,15 +90,14 @@ class Objective:
         counted = [*weights, *biases] if self.settings.l2_biases else weights
         total = torch.zeros((), device=self._device)
         for matrix in counted:
-            total = total + _sum_of_squares(matrix)
+            total = total + matrix.square().sum()
         return total
 
     def _factor(self, keep_logit: Tensor | None) -> Tensor | float:
         if keep_logit is None or self.settings.l2_factor == "one":
             return 1.0
         sign = 1.0 if self.settings.l2_factor == "keep" else -1.0
-        factor = torch.sigmoid(sign * keep_logit).flatten()
-        return ordered_sum(factor) / len(factor)  # a rate per edge: the mean over edges
+        return torch.sigmoid(sign * keep_logit).mean()  # a rate per edge: the mean over edges
 
 
 def _layer_before(module: nn.Module, sampled: set[int]) -> list[nn.Parameter]:
@@ -121,11 +119,6 @@ def sampled_logits(tape: Sequence[UsedMask], layer: int) -> Tensor | None:
     if not logits:
         return None
     return logits[0] if len(logits) == 1 else torch.cat(logits)
-
-
-def _sum_of_squares(matrix: Tensor) -> Tensor:
-    rows = matrix if matrix.dim() > 1 else matrix.reshape(1, -1)
-    return ordered_sum(rows.square().flatten(1).sum(1))
 
 
 def check_consistency(settings: ObjectiveSettings, task: Task) -> None:

@@ -12,8 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
-from graphdrop.io.duration import duration
-from graphdrop.io.visible import Console
+from graphdrop.io.visible import Console, duration
 from graphdrop.train.selection import Selection
 
 LINE_SECONDS = 30.0

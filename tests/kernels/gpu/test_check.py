@@ -17,9 +17,7 @@ from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu import check, launch, masked, rows, segments
-from graphdrop.kernels.samples import aggregate_samples
-from graphdrop.kernels.stacked import aggregate_stacked
-from graphdrop.kernels.sums import draw_sums
+from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
 
 NODES = 12
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 40), NODES)
@@ -180,18 +178,6 @@ def test_samples_are_summed_by_torch_after_a_failed_check(monkeypatch: pytest.Mo
     wanted = aggregate(GRAPH, x, mask, backend="reference")
     stacked = aggregate_stacked(GRAPH, x[:, None], [mask, mask])
     assert all(torch.equal(out, wanted) for out in (*together, *stacked.unbind(1)))
-
-
-def test_wrong_counts_of_draws_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    mask, right = mask_of(Kind.HARD), launch.count_draws
-    wanted = draw_sums(GRAPH, mask, 7, backend="reference")
-    assert torch.equal(draw_sums(GRAPH, mask, 7).total, wanted.total)
-    assert len(check.agreed) == 1
-    check.agreed.clear()
-    monkeypatch.setattr(launch, "count_draws", lambda *given, **more: right(*given, **more) + 1)
-    with pytest.warns(RuntimeWarning, match="counts of draws.*they differ from plain torch"):
-        got = draw_sums(GRAPH, mask, 7)
-    assert torch.equal(got.total, wanted.total)
 
 
 def test_a_wrong_sum_without_a_mask_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

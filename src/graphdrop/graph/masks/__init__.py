@@ -1,8 +1,8 @@
 """Random draws of masks: description, counter-based generator, and the rule for multipliers.
 
 - ``generator``: 16 bits for every connection, a pure function of a key and two node ids.
-- ``mask``: which connections share a draw, and how a draw becomes a multiplier.
-- ``table``: a relaxed mask written out, where no keep logit describes it.
+- ``mask``: which connections share a draw, and how a draw becomes a multiplier; a ``Table`` is a
+  relaxed mask written out, where no keep logit describes it.
 - ``rule``: from a draw to a multiplier, for every backend the same.
 """
 
@@ -21,7 +21,14 @@ from graphdrop.graph.masks.generator import (
     stream_key,
     uniforms,
 )
-from graphdrop.graph.masks.mask import TEMPERATURE, Kind, Mask, Sharing, block_of_feature
+from graphdrop.graph.masks.mask import (
+    TEMPERATURE,
+    Kind,
+    Mask,
+    Sharing,
+    Table,
+    block_of_feature,
+)
 from graphdrop.graph.masks.rule import (
     LARGEST,
     NOMINAL_KEEP,
@@ -36,7 +43,6 @@ from graphdrop.graph.masks.rule import (
     rescale_factor,
     widest_logit,
 )
-from graphdrop.graph.masks.table import Table
 
 __all__ = [
     "DRAW_BITS",

@@ -17,14 +17,12 @@ from torch import Tensor
 
 from graphdrop.graph import CSR
 from graphdrop.graph.masks import Mask
-from graphdrop.kernels.gpu.check import counts_right, is_right
-from graphdrop.kernels.gpu.masked import aggregate, aggregate_samples, count_draws, together
+from graphdrop.kernels.gpu.check import is_right
+from graphdrop.kernels.gpu.masked import aggregate, aggregate_samples, together
 
 __all__ = [
     "aggregate",
     "aggregate_samples",
-    "count_draws",
-    "counts_right",
     "has_triton",
     "is_gpu",
     "is_right",

@@ -17,7 +17,6 @@ from torch import Tensor
 from graphdrop.graph import CSR, Graph
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
-from graphdrop.graph.window import row_window
 from graphdrop.kernels import reference
 from graphdrop.kernels.gpu import masked, segments
 from graphdrop.kernels.passes import KINDS, options_of
@@ -34,7 +33,7 @@ class Form(NamedTuple):
     device: torch.device
     dtype: torch.dtype
     features: int
-    options: tuple[int, ...] = options_of(Mask(Kind.HARD, torch.zeros(()), stream_key(0)), 1)
+    options: tuple[int, ...]
     logit_dtype: torch.dtype = torch.float32
     per_edge: bool = False
     temperature: float = draws.TEMPERATURE
@@ -43,12 +42,10 @@ class Form(NamedTuple):
     named_rows: bool = False
     named_columns: bool = False
     ranked: bool = False
-    counts: bool = False
-    """Draws are counted, not summed up."""
 
     def __str__(self) -> str:
-        what = "counts of draws" if self.counts else f"sums under {KINDS[self.options[0]]} masks"
-        return f"{what}, {self.features} features in {self.dtype}"
+        kind = KINDS[self.options[0]]
+        return f"sums under {kind} masks, {self.features} features in {self.dtype}"
 
 
 agreed: set[Form] = set()
@@ -81,22 +78,13 @@ def is_right(graph: CSR, x: Tensor, mask: Mask) -> bool:
             named_columns=graph.src_ids is not None,
             ranked=graph.rank is not None,
         )
-    return _holds(form, x)
-
-
-def counts_right(destination: Tensor) -> bool:
-    """Whether counts of draws agree with plain torch on the device of these node ids."""
-    return _holds(Form(destination.device, torch.int64, 40, ranked=True, counts=True), destination)
-
-
-def _holds(form: Form, tensor: Tensor) -> bool:
     if form in agreed:
         return True
     if form.device in refused:
         return False
-    if type(tensor) not in (Tensor, torch.nn.Parameter):
+    if type(x) not in (Tensor, torch.nn.Parameter):
         return True
-    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
         return True
     return _try(form)
 
@@ -117,7 +105,7 @@ def _try(form: Form) -> bool:
     """Check a form, and remember what was found."""
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            found = _count(form) if form.counts else _sum(form)
+            found = _differs(form)
     except Exception as error:  # whatever a driver or a compiler may raise
         found = f"{type(error).__name__}: {error}".splitlines()[0]
     if not found:
@@ -143,7 +131,7 @@ def _small_graph(form: Form) -> Graph:
     if form.named_columns:
         graph = graph.rows(torch.arange(nodes - 2))
     elif form.named_rows:
-        graph = row_window(graph, (0, nodes - 2))
+        graph = graph.window((0, nodes - 2))
     return graph.to(form.device)
 
 
@@ -174,7 +162,7 @@ def _two_masks(form: Form, graph: Graph) -> list[Mask]:
     ]
 
 
-def _sum(form: Form) -> str:
+def _differs(form: Form) -> str:
     """Compare the sums of two samples and their gradients; say what differs."""
     graph = _small_graph(form)
     masks = _two_masks(form, graph)
@@ -215,21 +203,4 @@ def _sum(form: Form) -> str:
         if not bool((error <= allowed).all()):
             worst = float((error / allowed).nan_to_num(torch.inf).max())
             return f"the {name} is {worst:.3g} times as far from plain torch as it may be"
-    return ""
-
-
-def _count(form: Form) -> str:
-    """Compare the counts of draws, which are whole numbers."""
-    graph = _small_graph(form)
-    for mask in (_two_masks(form, graph)[0], _two_masks(form._replace(per_edge=True), graph)[0]):
-        threshold = draws.drop_threshold(mask.keep_logit)
-        edges = torch.arange(graph.num_edges, device=form.device)
-        values = reference.draw_values(graph, replace(mask, blocks=None), form.features, edges)
-        limit = threshold[:, None] if threshold.dim() else threshold
-        parts = values, values >= limit, draws.LARGEST - values >= limit
-        exact = torch.stack([part.sum(1) for part in parts])
-        ends = graph.draw_dst, graph.draw_src, graph.rank
-        got = masked.count_draws(*ends, mask, threshold, form.features)
-        if not torch.equal(got, exact if threshold.dim() else exact.sum(1)):
-            return "they differ from plain torch"
     return ""

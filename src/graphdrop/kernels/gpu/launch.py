@@ -3,8 +3,6 @@
 Nothing here reads a tensor's value on the host: a launch can be recorded in a CUDA graph.
 """
 
-# ruff: noqa: PLR0917 - a kernel takes its tensors one by one
-
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind
-from graphdrop.kernels.gpu import counts, rows
+from graphdrop.kernels.gpu import rows
 from graphdrop.kernels.gpu.draws import BLOCKS, FEATURES, SHARED, TABLE
 from graphdrop.kernels.gpu.rows import NO_SLOPES, SLOPE_PER_EDGE, SLOPE_PER_MASK
 from graphdrop.kernels.gpu.segments import num_slots
@@ -26,8 +24,6 @@ KINDS = list(Kind)
 TILE = 512
 """Features times edges that one warp holds at a time: 16 numbers for each of its 32 threads."""
 WIDEST_TILE, NARROWEST_TILE = 128, 16
-COUNTED = 1024
-"""Draws that one program counts at a time."""
 WARPS = 1
 OPTIONS: dict[str, Any] = {"num_warps": WARPS, "enable_fp_fusion": True}
 """How kernels are compiled: multiplications are fused with additions, as CUDA does."""
@@ -207,50 +203,6 @@ def sum_rows(
     # the second stage: a sum in float64 and in a fixed order, over tiles and segments
     over = (0,) if per_edge else (0, 2)
     return out, slopes.sum(over, dtype=torch.float64)
-
-
-def count_draws(
-    destination: Tensor,
-    source: Tensor,
-    rank: Tensor | None,
-    threshold: Tensor,
-    key: Tensor,
-    draws_per_edge: int,
-    *,
-    by_source: bool,
-    symmetric: bool,
-) -> Tensor:
-    """The sum of the draws, those kept and those kept in the antithetic pass, int64.
-
-    ``[3]``, or ``[3, E]`` for a threshold per edge.
-    """
-    edges, per_edge = destination.shape[0], threshold.dim() == 1
-    width = min(64, triton.next_power_of_2(max(draws_per_edge, 1)))
-    height = COUNTED // width
-    programs = -(-edges // height)
-    size = edges if per_edge else programs
-    sums = torch.zeros(3, size, dtype=torch.int64, device=destination.device)
-    if programs and draws_per_edge:
-        with on_device(destination):
-            counts.count_draws[(programs,)](
-                destination,
-                source,
-                destination if rank is None else rank,
-                threshold,
-                key,
-                sums,
-                edges,
-                draws_per_edge,
-                size,
-                PER_EDGE=per_edge,
-                SOURCE=by_source,
-                SYMMETRIC=symmetric,
-                RANKED=rank is not None,
-                BLOCK_E=height,
-                BLOCK_D=width,
-                enable_fp_fusion=True,
-            )
-    return sums if per_edge else sums.sum(1)
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[Any]:

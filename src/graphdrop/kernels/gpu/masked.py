@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph import CSR, Graph
-from graphdrop.graph.masks import Kind, Mask, Sharing
+from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels.gpu.structure import TENSORS, direction_of, structure_of
 from graphdrop.kernels.gpu.unmasked import unmasked_sum
 from graphdrop.kernels.passes import options_of
@@ -28,10 +28,6 @@ _MASK = (
 )
 _library.define(f"masked_sum(Tensor x, {_MASK}) -> Tensor")
 _library.define(f"masked_sum_backward(Tensor gradient, Tensor x, {_MASK}) -> (Tensor, Tensor)")
-_library.define(
-    "count_draws(Tensor destination, Tensor source, Tensor? rank, Tensor threshold, Tensor key, "
-    "int draws, bool by_source, bool symmetric) -> Tensor"
-)
 
 
 def aggregate(graph: CSR, x: Tensor, mask: Mask) -> Tensor:
@@ -86,28 +82,6 @@ def together(masks: Sequence[Mask], features: int) -> bool:
     return len(forms) == 1 and all(
         mask.kind is not Kind.NONE and not mask.before_normalization for mask in masks
     )
-
-
-def count_draws(
-    destination: Tensor,
-    source: Tensor,
-    rank: Tensor | None,
-    mask: Mask,
-    threshold: Tensor,
-    draws: int,
-) -> Tensor:
-    """The sum of draws, those kept and those kept in the antithetic pass: ``[3]`` or ``[3, E]``."""
-    counted: Tensor = torch.ops.graphdrop.count_draws(
-        destination,
-        source,
-        rank,
-        threshold,
-        mask.key.to(destination.device, non_blocking=True),
-        draws,
-        mask.sharing is Sharing.SOURCE,
-        mask.symmetric,
-    )
-    return counted
 
 
 def masked_sum(
@@ -177,23 +151,6 @@ def _backward(
     return moved[0][0], slopes.to(rates.dtype)
 
 
-def _count(
-    destination: Tensor,
-    source: Tensor,
-    rank: Tensor | None,
-    threshold: Tensor,
-    key: Tensor,
-    draws: int,
-    by_source: bool,
-    symmetric: bool,
-) -> Tensor:
-    from graphdrop.kernels.gpu import launch
-
-    return launch.count_draws(
-        destination, source, rank, threshold, key, draws, by_source=by_source, symmetric=symmetric
-    )
-
-
 def _fake_forward(
     x: Tensor, structure: list[Tensor], _rates: Tensor, keys: Tensor, *_: Any
 ) -> Tensor:
@@ -205,13 +162,6 @@ def _fake_backward(
 ) -> tuple[Tensor, Tensor]:
     sources = structure[TENSORS].shape[0] - 1
     return gradient.new_empty(sources, *gradient.shape[1:]), torch.empty_like(rates)
-
-
-def _fake_count(
-    destination: Tensor, _source: Any, _rank: Any, threshold: Tensor, *_: Any
-) -> Tensor:
-    size = (3, destination.shape[0]) if threshold.dim() == 1 else (3,)
-    return destination.new_empty(size, dtype=torch.int64)
 
 
 class _MaskedSum(torch.autograd.Function):
@@ -252,7 +202,6 @@ _library.impl("masked_sum", _differentiable, "Autograd")
 for _name, _function, _fake in (
     ("masked_sum", _forward, _fake_forward),
     ("masked_sum_backward", _backward, _fake_backward),
-    ("count_draws", _count, _fake_count),
 ):
     # on the CPU by Triton's interpreter, for tests
     for _device in ("CUDA", "CPU"):

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
-from graphdrop.graph.window import row_window
-from graphdrop.kernels.stacked import aggregate_stacked
+from graphdrop.kernels.samples import aggregate_stacked
 from graphdrop.nn import plan
 from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SparseFeatures
@@ -159,7 +158,7 @@ def windows(graph: Graph, states: States, width: int, rows: Tensor | None) -> li
 
 def window_of(graph: Graph, span: tuple[int, int], rows: Tensor | None) -> Graph:
     """The window of a range of rows, or of positions in ``rows``."""
-    return row_window(graph, span if rows is None else rows[slice(*span)])
+    return graph.window(span if rows is None else rows[slice(*span)])
 
 
 def _dropped(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph
-from graphdrop.kernels.stacked import stackable
+from graphdrop.kernels.samples import stackable
 from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.layerwise import convolution
 from graphdrop.nn.layerwise.convolution import Prepared, State

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from graphdrop.graph import CSR, Graph
 from graphdrop.io.devices import wide
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.sampling.edges import describe_edges
 from graphdrop.sampling.rates import kumaraswamy
 from graphdrop.sampling.rates.base import Rate
@@ -126,7 +125,7 @@ class AmortizedRate(Rate):
         """`KL(q || prior)`, summed over edges."""
         a, b = self.posterior()
         kl = kumaraswamy.kl_to_beta(wide(a), wide(b), self.prior_alpha, self.prior_beta)
-        return ordered_sum(kl).to(a)
+        return kl.sum().to(a)
 
     def extra_repr(self) -> str:
         """The prior; the network shows itself."""

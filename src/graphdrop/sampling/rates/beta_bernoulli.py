@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from graphdrop.graph.masks import Table
 from graphdrop.io.devices import wide
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.sampling.rates import kumaraswamy, marginal
 from graphdrop.sampling.rates.base import Rate
 
@@ -148,7 +147,7 @@ class BetaBernoulliRate(Rate):
     def kl(self) -> Tensor:
         """`KL(q || prior)`, summed over entries."""
         kl = kumaraswamy.kl_to_beta(wide(self.a), wide(self.b), self.prior_alpha, self.prior_beta)
-        return ordered_sum(kl.flatten()).to(self.raw_a)
+        return kl.sum().to(self.raw_a)
 
     def extra_repr(self) -> str:
         """The prior, and what a rate is drawn for unless it is a layer."""

@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from graphdrop.io.ordered import ordered_sum
 from graphdrop.sampling.rates.base import Rate
 
 
@@ -64,7 +63,7 @@ class LearnedRate(Rate):
         # H is even in the logit; written for the rarer side it cancels nothing.
         rarer = -self.keep_logit.abs()
         entropy = nn.functional.softplus(rarer) - rarer * rarer.sigmoid()
-        return -self.entropy_weight * ordered_sum(entropy.flatten())
+        return -self.entropy_weight * entropy.sum()
 
     def extra_repr(self) -> str:
         """The initial keep probability and the weight of the entropy."""

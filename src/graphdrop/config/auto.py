@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from graphdrop.config.recipes import Method, Settings, merged
 
-VERSION = 4
+VERSION = 5
 """The version of the rules below; it is part of a run's key."""
 
 FeatureKind = Literal["words", "dense", "unscaled"]
@@ -142,6 +142,14 @@ HARD = (Method.GCN_GDC, Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGD
 PER_EDGE = (Method.GCN_BBDE_LOCAL, Method.GCN_BBGDC_LOCAL, Method.GCN_BBGDC_AMORTISED)
 PER_EDGE_SETTINGS: Settings = {"objective": {"kl_reduction": "mean"}}
 """Of a rate for every edge: a KL summed over edges would outweigh the mean likelihood."""
+FITTED: Settings = {
+    "model": {"edges": "fitted", "mask": "before", "symmetric": False},
+    "objective": {"teach": 1.0},
+    "predict": {"masks": "hard"},
+}
+"""Of fitted rates of edges, which act before the normalization, as they were fitted."""
+FITTED_METHODS = (Method.GCN_BBGDC, Method.GCN_BBDE)
+"""Methods whose rate of a layer fitted rates of its edges may replace."""
 WITHOUT_DROPOUT = (Method.GCN, Method.GCN_DE, Method.GCN_NS)
 """Methods whose name says that nothing but what it names is dropped."""
 

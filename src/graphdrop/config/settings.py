@@ -154,6 +154,12 @@ class ModelSettings(Section):
     rate_draw: Literal["layer", "mask"] = "layer"
     """Whether a keep probability with a beta prior is drawn once per layer and pass, or anew for
     every mask: masks then have their marginal distribution, and the KL stays that of one rate."""
+    edges: Literal["auto", "fitted", "one-rate"] = "one-rate"
+    """Whether every edge has a keep probability of its own, which is fitted to the labels before
+    the training, in place of one rate for a layer; "auto", the default of the recipe auto, takes
+    fitted rates where a test finds that edges differ and validation nodes confirm it."""
+    edge_level: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """The level of the test of whether edges differ."""
     entropy_weight: Weight = 0.0
     """A learned rate without a prior: how much its entropy counts in the objective."""
     temperature: Positive = 0.67
@@ -207,6 +213,9 @@ class ObjectiveSettings(Section):
     agree: Weight = 0.0
     """Consistency loss: weight of the squared distance between samples of the network and their
     sharpened mean, over all nodes; a step then takes two samples, or `train.passes` if more."""
+    teach: Weight = 0.0
+    """Fitted rates of edges: weight of the cross-entropy to the answers of the closed-form model
+    that they were fitted with, over all nodes."""
     sharpen: Positive = 0.5
     """Consistency loss: the temperature by which the mean is sharpened; lower is sharper."""
     class_weights: Literal["none", "balanced"] = "none"

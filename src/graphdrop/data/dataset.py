@@ -4,11 +4,11 @@ import copy
 import difflib
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -74,6 +74,11 @@ class Dataset:
     """Masks `[n]` or `[n, splits]` that came with the data; empty if none did."""
     times: Tensor | None = None
     """A number for each node, larger for later, where the split is by time."""
+
+    @cached_property
+    def derived(self) -> dict[Hashable, Any]:
+        """Results that were computed from this graph and its split, by what they depend on."""
+        return {}
 
     @cached_property
     def graph(self) -> "Graph":

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -15,11 +16,19 @@ from torch import nn
 
 from graphdrop.config import Method, ModelSettings
 from graphdrop.io.memory import check_bytes
+from graphdrop.nn.description import built, described
 from graphdrop.nn.models import GCN
 from graphdrop.nn.propagation import MixedOrderPropagation
-from graphdrop.sampling.edges import EDGE_FEATURES
+from graphdrop.sampling.edges import EDGE_FEATURES, EdgePrior
 from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
-from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate, Rate
+from graphdrop.sampling.rates import (
+    AmortizedRate,
+    BetaBernoulliRate,
+    EdgeRate,
+    FixedRate,
+    LearnedRate,
+    Rate,
+)
 from graphdrop.sampling.samplers import (
     DropEdge,
     DropNode,
@@ -141,6 +150,8 @@ class Blueprint:
     out_channels: int
     edges: int
     """Edges of the training graph, self-loops included; only a rate per edge depends on it."""
+    prior: EdgePrior | None = None
+    """The fitted prior of the edges, if the settings ask for it."""
 
     def build(self, seed: int = 0) -> Any:
         """A network with initial weights, which depend on the seed alone."""
@@ -149,12 +160,16 @@ class Blueprint:
         self._check_size()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            rate = parts.rate(settings, self.edges)
+            if self.prior is None:
+                rate = parts.rate(settings, self.edges)
+            else:
+                rate = EdgeRate(copy.deepcopy(self.prior))
             sampler = parts.sampler(rate, settings) if parts.sampler else None
             make = {"gcn": self._gcn, "propagation": self._propagated}.get(
                 settings.architecture, self._attached
             )
-            network = make(sampler, estimator(settings), seed)
+            own = estimator(settings) if self.prior is None else None
+            network = make(sampler, own, seed)
         vars(network)["blueprint"] = self
         return network
 
@@ -246,13 +261,16 @@ class Blueprint:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
-        return asdict(self) | {"settings": self.settings.model_dump(mode="json")}
+        sizes = {n: getattr(self, n) for n in ("in_channels", "out_channels", "edges")}
+        prior = None if self.prior is None else described(self.prior)
+        return sizes | {"settings": self.settings.model_dump(mode="json"), "prior": prior}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The blueprint that `as_json` wrote."""
         settings = ModelSettings.model_validate(values["settings"])
-        return cls(**{**values, "settings": settings})
+        prior = built(values["prior"]) if values["prior"] is not None else None
+        return cls(**{**values, "settings": settings, "prior": prior})
 
 
 def _check(settings: ModelSettings, parts: Parts) -> None:
@@ -263,6 +281,12 @@ def _check(settings: ModelSettings, parts: Parts) -> None:
         raise ValueError(
             f'model.rate_draw is "mask", but {settings.method} {why}: set it to "layer", or take a '
             "method with one beta-Bernoulli rate per layer, such as GCN-BBGDC"
+        )
+    if settings.edges == "fitted" and (attached or parts.sampler not in (_edges, _connections)):
+        raise ValueError(
+            f'model.edges is "fitted", but {settings.method} with {settings.architecture} has no '
+            'rate of edges that could be fitted: set it to "one-rate", or model.method = "BBGDC" '
+            'and model.architecture = "gcn"'
         )
     if attached and parts.local:
         raise ValueError(

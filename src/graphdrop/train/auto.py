@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
+from typing import Literal
 
 import torch
 
@@ -12,6 +13,7 @@ from graphdrop.config import Config
 from graphdrop.config.auto import (
     BASELINES,
     DESCRIPTIONS,
+    FITTED,
     PER_EDGE,
     GraphTraits,
     Way,
@@ -26,11 +28,15 @@ from graphdrop.data.traits import traits_of
 from graphdrop.train.baselines import DESCRIPTIONS as BASELINE_DESCRIPTIONS
 from graphdrop.train.baselines import baseline_config
 from graphdrop.train.divergence import DivergedError
+from graphdrop.train.edge_rates import asks_for_fitted_rates, fit_edges, kept_traits
 from graphdrop.train.loop import train
 from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.run import prepare_run
 from graphdrop.train.run_dataset import check_edges_are_read
 from graphdrop.train.tasks import choose_task
+
+Candidate = tuple[Way, Literal["one-rate", "fitted"]]
+"""How neighbours are used, and whether every edge has a rate of its own."""
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -98,34 +104,65 @@ def choose_settings(
         traits = replace(traits, homophily=0.0)
     candidates: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
     candidates = candidates[:1] if own else (*candidates, *_list_ways_with_means(config, traits))
-    settings = {
-        way: _settle_way(config, dataset, traits, way, own=own, numbers=numbers)
+    settings: dict[Candidate, Config] = {
+        (way, "one-rate"): _settle_way(config, dataset, traits, way, own=own, numbers=numbers)
         for way in candidates
     }
+    described = traits
+    if not (own or numbers) and asks_for_fitted_rates(config):
+        settings, described = _with_fitted_rates(settings, config, dataset, traits, progress)
     tried = len(settings) > 1
-    best = _try_ways(settings, dataset, progress, device) if tried else candidates[0]
-    lines = explain(traits, best, tried=tried).splitlines()
+    chosen = _try_ways(settings, dataset, progress, device) if tried else next(iter(settings))
+    best, rates = chosen
+    lines = explain(described if rates == "fitted" else traits, best, tried=tried).splitlines()
     if numbers:
         decided_on = ", decided on validation nodes" if tried else ""
         lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
     for line in () if own and numbers else lines:
         progress.note(line)
-    return mark_every_setting(settings[best])
+    return mark_every_setting(settings[chosen])
+
+
+def _with_fitted_rates(
+    settings: Mapping[Candidate, Config],
+    config: Config,
+    dataset: Dataset,
+    traits: GraphTraits,
+    progress: Progress,
+) -> tuple[dict[Candidate, Config], GraphTraits]:
+    """The candidates with those of fitted rates before them, if edges differ or it is asked for.
+
+    Also returns the properties of the graph of the edges that are mostly kept.
+    """
+    fit = fit_edges(next(iter(settings.values())), dataset)
+    progress.note(fit.summary())
+    asked = config.model.edges == "fitted"
+    if not (asked or fit.test.differs):
+        return dict(settings), traits
+    kept = kept_traits(traits, dataset, fit)
+    fitted: dict[Candidate, Config] = {
+        (way, "fitted"): _settle_way(config, dataset, kept, way, fitted=True) for way in ways(kept)
+    }
+    return (fitted if asked else {**fitted, **settings}), kept
 
 
 def _try_ways(
-    settings: Mapping[Way, Config],
+    settings: Mapping[Candidate, Config],
     dataset: Dataset,
     progress: Progress,
     device: str | torch.device | None,
-) -> Way:
+) -> Candidate:
     """The way that is best on validation nodes; of equal ones the first."""
     best, lowest = next(iter(settings)), float("inf")
-    for i, way in enumerate(settings, 1):
-        progress.note(f"Trial {i} of {len(settings)}: {DESCRIPTIONS[way]} ...")
-        nll = trial_nll(settings[way], dataset, progress, device)
+    for i, candidate in enumerate(settings, 1):
+        way, rates = candidate
+        per_edge = ", rates per edge" if rates == "fitted" else ""
+        progress.note(f"Trial {i} of {len(settings)}: {DESCRIPTIONS[way]}{per_edge} ...")
+        nll = trial_nll(settings[candidate], dataset, progress, device)
         if nll < lowest:
-            best, lowest = way, nll
+            best, lowest = candidate, nll
+    if best[1] == "one-rate" and next(iter(settings))[1] == "fitted":
+        progress.note("One rate per layer is better on validation nodes than rates per edge.")
     return best
 
 
@@ -152,13 +189,21 @@ def _list_ways_with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...
 
 
 def _settle_way(
-    config: Config, dataset: Dataset, traits: GraphTraits, way: Way, *, own: bool, numbers: bool
+    config: Config,
+    dataset: Dataset,
+    traits: GraphTraits,
+    way: Way,
+    *,
+    own: bool = False,
+    numbers: bool = False,
+    fitted: bool = False,
 ) -> Config:
     """What was asked for, and settings that fit the graph in one way."""
-    asked = config.asked() | {"recipe": "auto"}
+    asked = merged(config.asked(), {"recipe": "auto"})
+    asked.get("model", {}).pop("edges", None)
     if way == "linear":
         return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
-    others = NUMBERS if numbers else {}
+    others = NUMBERS if numbers else FITTED if fitted else {}
     return Config(**merged(_fit_settings(config, traits, way, own=own), others, asked))
 
 

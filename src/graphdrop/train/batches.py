@@ -85,7 +85,7 @@ def build_batches(
         settings=settings,
         model=model,
         seed=config.seed,
-        every_node=bool(config.objective.agree),
+        every_node=bool(config.objective.agree or config.objective.teach),
         ranks=ranks,
     )
 
@@ -101,7 +101,7 @@ class MiniBatches:
         settings: batch size, fan-outs and sampler.
         model: whose layers decide the number of hops.
         seed: of the order and of the samples.
-        every_node: whether batches also have nodes without a label, for the consistency loss.
+        every_node: whether batches also have nodes without a label, for losses over all nodes.
         ranks: the processes that divide the batches.
     """
 

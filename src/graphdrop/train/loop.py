@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from graphdrop.inference import Predictive
 from graphdrop.io.devices import has_float64
@@ -152,7 +153,7 @@ def train_step(run: Run, state: State, step: Step | None, number: int) -> dict[s
 
 
 def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tensor]]:
-    """The NLL of the training nodes, and the consistency loss where the settings ask for it.
+    """The NLL of the training nodes, and the loss of all nodes where the settings ask for it.
 
     The gradient estimator of the network (`nn.sampled`) calls `compute` with the keys of the masks
     that it wants, ARM for example with two opposite ones. It returns a loss whose backward pass
@@ -185,21 +186,39 @@ def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tens
 
 def _full_batch_loss(run: Run, draws: Sequence[Draw]) -> tuple[Tensor, Tensor | None]:
     settings, task, train_rows = run.config.objective, run.task, run.rows["train"]
-    all_nodes = bool(settings.agree) or not task.of_nodes
+    unlabelled = bool(settings.agree) or run.teacher is not None
+    all_nodes = unlabelled or not task.of_nodes
     rows = None if all_nodes else train_rows
     samples = list(run.engine.samples(run.inputs, draws, rows, training=True))
-    labelled = [sample[train_rows] if settings.agree else sample for sample in samples]
+    labelled = [sample[train_rows] if unlabelled else sample for sample in samples]
     outputs = [task.decode(sample, train_rows) for sample in labelled]
     nll = torch.stack([run.loss(sample, run.labels) for sample in outputs]).mean()
-    if not settings.agree:
+    if not unlabelled:
         return nll, None
-    return nll, settings.agree * consistency_loss(samples, settings.sharpen)
+    return nll, loss_of_nodes(run, samples, run.teacher)
+
+
+def loss_of_nodes(run: Run, samples: Sequence[Tensor], teacher: Tensor | None) -> Tensor:
+    """The losses that need no labels: consistency, and the cross-entropy to a teacher's answers.
+
+    Args:
+        run: the weights of both.
+        samples: the outputs of some nodes, of every sample of the network.
+        teacher: the probabilities of the same nodes, if there are any.
+    """
+    settings, total = run.config.objective, samples[0].new_zeros(())
+    if settings.agree:
+        total = total + settings.agree * consistency_loss(samples, settings.sharpen)
+    if teacher is not None:
+        losses = [cross_entropy(sample, teacher) for sample in samples]
+        total = total + settings.teach * torch.stack(losses).mean()
+    return total
 
 
 def mini_batch_loss(
     run: Run, step: Step, samples: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor | None]:
-    """The weighed NLL of a mini-batch and, if it is asked for, its weighed consistency loss.
+    """The weighed NLL of a mini-batch and, if one is asked for, its weighed loss of all nodes.
 
     Args:
         run: the loss and its settings.
@@ -209,13 +228,15 @@ def mini_batch_loss(
     count, settings = len(step.labels), run.config.objective
     losses = [run.loss(sample[:count], step.labels) for sample in samples]
     nll = torch.stack(losses).mean() * step.scale
-    if not settings.agree:
+    if not settings.agree and run.teacher is None:
         return nll, None
-    agree = nll.new_zeros(())
+    total = nll.new_zeros(())
     for part, factor in step.parts:
         parts = [sample[part] for sample in samples]
-        agree = agree + factor * consistency_loss(parts, settings.sharpen)
-    return nll, settings.agree * agree
+        nodes = step.data.n_id[: len(samples[0])][part]
+        teacher = None if run.teacher is None else run.teacher[nodes]
+        total = total + factor * loss_of_nodes(run, parts, teacher)
+    return nll, total
 
 
 def evaluate(run: Run, state: State) -> tuple[Any, Line]:

@@ -100,7 +100,7 @@ def check_memory(run: Run, note: Callable[[str], None]) -> None:
 def _estimate_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
     """Full batch on the receptive fields of training, validation and test nodes."""
     layers = len(widths) - 1
-    whole = bool(run.config.objective.agree) or not run.task.of_nodes
+    whole = bool(run.config.objective.agree or run.teacher is not None) or not run.task.of_nodes
     fields = [_estimate_field(n, e, n if whole else len(run.rows["train"]), layers)]
     if run.task.of_nodes:
         others = {len(r): r for name, r in run.rows.items() if name != "train"}

@@ -26,6 +26,7 @@ from graphdrop.nn.layerwise import layerwise_samples
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.train.batches import MiniBatches, build_batches
+from graphdrop.train.edge_rates import fit_edges, teacher_of
 from graphdrop.train.objective import Objective, check_consistency
 from graphdrop.train.provenance import fingerprint
 from graphdrop.train.ranks import Ranks
@@ -64,6 +65,8 @@ class Run:
     batches: MiniBatches | None
     """The mini-batches; ``None`` if every step is on all training nodes."""
     ranks: Ranks
+    teacher: Tensor | None = None
+    """The class probabilities of all nodes from which the network learns beside the labels."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -175,11 +178,15 @@ def prepare_run(
         if not len(members):
             raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
 
-    own_model, settings = model is not None, config.model
+    own_model, settings, teacher = model is not None, config.model, None
     if model is None:
         edges = dataset.graph.num_edges if find(settings.method).local else 0
         outputs = task.width(data, dataset.num_classes, settings.hidden)
-        model = Blueprint(settings, int(data.x.shape[1]), outputs, edges).build(config.seed)
+        fit = fit_edges(config, dataset) if settings.edges == "fitted" else None
+        prior = None if fit is None else fit.prior
+        model = Blueprint(settings, int(data.x.shape[1]), outputs, edges, prior).build(config.seed)
+        if fit is not None and config.objective.teach:
+            teacher = teacher_of(fit, outputs).to(targets.device)
     model = model.to(device)
     engine = sampled(model)
 
@@ -215,4 +222,5 @@ def prepare_run(
             config, dataset.data, rows["train"], labels, task=task, model=engine, ranks=ranks
         ),
         ranks=ranks,
+        teacher=teacher,
     )

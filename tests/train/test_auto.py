@@ -144,9 +144,10 @@ def test_with_many_labels_validation_nodes_decide_where_neighbours_are_alike(mon
     monkeypatch.setattr(auto, "trial_nll", lambda config, *_: (tried.append(config), 1.0)[1])
     dataset = load_dataset("synthetic", split="random-fractions")
     assert traits_of(dataset).homophilous
-    auto.choose_settings(Config(data={"dataset": "synthetic"}), dataset, Silent())
+    one_rate = Config(model={"edges": "one-rate"})
+    auto.choose_settings(one_rate, dataset, Silent())
     assert [config.train.optimizer for config in tried] == ["adam", "adam", "lbfgs"]
-    auto.choose_settings(Config(), load_dataset("synthetic"), Silent())
+    auto.choose_settings(one_rate, load_dataset("synthetic"), Silent())
     assert len(tried) == 3  # with 20 labels of each class nothing was tried
 
 

@@ -170,7 +170,7 @@ def test_layerwise_is_the_full_batch_of_every_architecture(architecture: str) ->
 def test_layerwise_preprocesses_rows_as_the_model_does(features: Any) -> None:
     data = some_graph()
     model = GCN(FEATURES, 16, 2, 4, GraphDropConnect(0.3, first_blocks=None), seed=1)
-    model.defaults = PredictionDefaults(features=features).fitted(data.x, torch.arange(30))
+    model.defaults = PredictionDefaults(features=features).fit_moments(data.x, torch.arange(30))
     assert_same(model, data)
 
 

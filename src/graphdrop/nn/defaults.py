@@ -156,7 +156,7 @@ class PredictionDefaults:
         if self.features == "stored" or x is None:
             return data
         data = copy.copy(data)
-        data.x = self._prepared.get(lambda: self.transformed(x), x, extra="features")
+        data.x = self._prepared.get(lambda: self.transform(x), x, extra="features")
         return data
 
     def digest(self, tensor: Tensor) -> str:
@@ -164,21 +164,21 @@ class PredictionDefaults:
         found: str = self._digests.get(lambda: values_sha256(tensor), tensor)
         return found
 
-    def fitted(self, x: Tensor, train: Tensor) -> Self:
+    def fit_moments(self, x: Tensor, train: Tensor) -> Self:
         """The same with the moments of the training nodes, if features are standardized."""
         if self.features != "standardize":
             return self
         mean, deviation = column_moments(x, train)
         return replace(self, feature_moments=(tuple(mean.tolist()), tuple(deviation.tolist())))
 
-    def transformed(self, x: Tensor) -> Tensor:
+    def transform(self, x: Tensor) -> Tensor:
         """Preprocessed features of all nodes or of some: every row depends on itself alone."""
         if self.features in ("row", "unit"):
             return row_normalized(x, 1 if self.features == "row" else 2)
         if self.feature_moments is None:
             raise ValueError(
                 "features is 'standardize', but there are no moments of training nodes: call "
-                "fitted(x, train) first, or train with Trainer, which does"
+                "fit_moments(x, train) first, or train with Trainer, which does"
             )
         mean, deviation = (torch.tensor(m, dtype=torch.float64) for m in self.feature_moments)
         if len(mean) != x.shape[1]:
@@ -188,7 +188,7 @@ class PredictionDefaults:
             )
         return standardized(x, mean, deviation)
 
-    def standardized_targets(self, targets: Tensor) -> Tensor:
+    def standardize_targets(self, targets: Tensor) -> Tensor:
         """Targets ``[n]`` or ``[n, targets]`` in the unit in which the network was trained."""
         if self.target_moments is None:
             return targets

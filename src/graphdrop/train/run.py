@@ -191,14 +191,14 @@ def prepare_run(
     engine = sampled(model)
 
     trained = targets[rows["train"]]
-    defaults = PredictionDefaults.of(config).fitted(data.x, rows["train"])
+    defaults = PredictionDefaults.of(config).fit_moments(data.x, rows["train"])
     if loss is None:  # a loss of the user's own takes numbers as they are
         defaults = replace(defaults, target_moments=task.moments(trained))
     if task.output == "classes" and task.of_nodes:
         counts = trained.bincount(minlength=dataset.num_classes).tolist()
         defaults = replace(defaults, class_counts=counts)
     engine.defaults = defaults
-    labels = defaults.standardized_targets(trained)
+    labels = defaults.standardize_targets(trained)
 
     name = config.train.estimator
     if name != "method":  # a user's own model may have any rates

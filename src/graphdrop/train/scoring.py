@@ -122,7 +122,7 @@ def read_calibration_nodes(
     if kind.reads_graph:
         logits = average(run.predictive_samples(None))
         surroundings = Surroundings(logits, run.data.edge_index, train=run.rows["train"])
-    targets = run.engine.defaults.standardized_targets(run.targets[rows])
+    targets = run.engine.defaults.standardize_targets(run.targets[rows])
     return CalibrationNodes(rows, keep_samples(drawn.of(rows)), targets, surroundings)
 
 

@@ -91,7 +91,7 @@ def layerwise_samples(
             f"the model is on {like.device}; layerwise=True computes on the CPU. Use model.cpu(), "
             "or leave layerwise out."
         )
-    transform = None if settings.features == "stored" else settings.transformed
+    transform = None if settings.features == "stored" else settings.transform
     held = held_features(engine, data, settings) if isinstance(engine, GCN) else None
     if held is not None:
         x, transform = held, None

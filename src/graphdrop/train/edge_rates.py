@@ -27,7 +27,7 @@ def fit_edges(config: Config, dataset: Dataset) -> EdgeFit:
     features, level, share = config.data.features, config.model.edge_level, config.data.calibration
     known, key = dataset.derived, ("edge fit", features, level, share)
     if key not in known:
-        defaults = PredictionDefaults.of(config).fitted(dataset.data.x, train)
+        defaults = PredictionDefaults.of(config).fit_moments(dataset.data.x, train)
         known[key] = fit_edge_prior(
             defaults.inputs(dataset.data), conditioned=train, scored=validation, level=level
         )

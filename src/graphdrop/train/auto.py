@@ -181,7 +181,7 @@ def _list_ways_with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...
         return ()
     if model.blocks == "pair" or train.optimizer != "adam":
         return ()
-    asked = model.model_fields_set | config.objective.model_fields_set
+    asked = model.model_fields_set - {"edges", "edge_level"} | config.objective.model_fields_set
     asked |= train.model_fields_set - {"baselines", "checkpoint_seconds", "tensorboard", "samples"}
     if traits.homophilous:
         return () if asked else ("linear",)

@@ -63,12 +63,11 @@ class CalibrationNodes:
 
     def fit(self, kind: type[Calibrator], chosen: Tensor | None = None) -> Calibrator:
         """Fit a calibrator on these nodes, or on those of some places among them."""
-        places = torch.arange(len(self.rows)) if chosen is None else chosen
-        around = self.surroundings
-        if around is not None:
-            around = replace(around, rows=self.rows[places])
-        samples = lambda: (outputs[places] for outputs in self.samples())  # noqa: E731
-        return kind.fit(samples, self.targets[places], around)
+        rows, targets, samples, around = self.rows, self.targets, self.samples, self.surroundings
+        if chosen is not None:
+            rows, targets = rows[chosen], targets[chosen]
+            samples = lambda: (outputs[chosen] for outputs in self.samples())  # noqa: E731
+        return kind.fit(samples, targets, None if around is None else replace(around, rows=rows))
 
     def fit_halves(self, kind: type[Calibrator]) -> Halves | None:
         """Fit a calibrator on each of two random halves; ``None`` for fewer than four nodes."""

@@ -31,7 +31,7 @@ from graphdrop.cli.runs import Device
 from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
-from graphdrop.io.files import expanded, replace_file
+from graphdrop.io.files import expand_path, replace_file
 from graphdrop.io.visible import Console, say
 
 
@@ -122,7 +122,7 @@ def reproduce(
         cpus=cpus_per_run,
         gpus=gpus_per_run,
     )
-    files = [str(expanded(one).resolve()) for one in file or ()]
+    files = [str(expand_path(one).resolve()) for one in file or ()]
     chosen = targets.targets_of(target, recipe)
     request = targets.Request(
         recipe=recipe,

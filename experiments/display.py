@@ -12,7 +12,7 @@ from rich import box
 from rich.live import Live
 from rich.table import Table
 
-from graphdrop.io.visible import Console, duration
+from graphdrop.io.visible import Console, format_duration
 
 LINE_SECONDS = 30.0
 """Without a terminal, a line is printed no more often than this."""
@@ -177,4 +177,4 @@ class LiveTable(Display):
 
     def _time_left(self) -> str:
         left = self.seconds_left()
-        return "time left not known yet" if left is None else f"{duration(left)} left"
+        return "time left not known yet" if left is None else f"{format_duration(left)} left"

@@ -10,7 +10,7 @@ from experiments.search import Search
 from experiments.search_ranking import Outcome, Standing
 from experiments.spaces import Assignment, nested, values_of
 from experiments.tables import Table
-from graphdrop.io.visible import duration
+from graphdrop.io.visible import format_duration
 
 WIDTH = 48
 _FIGURES = {
@@ -26,7 +26,7 @@ def table(search: Search, outcomes: Sequence[Outcome]) -> Table:
     rows = [(one.cell.name, _line(one)) for one in outcomes]
     records = [record for one in outcomes for record in one.records]
     diverged = sum("error" in record for record in records)
-    spent = duration(sum(record["seconds"] for record in records))
+    spent = format_duration(sum(record["seconds"] for record in records))
     note = f"{budget(search)} {len(records)} runs, {diverged} diverged; {spent} of computing."
     return Table(search.title, COLUMNS, rows, note)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.recipe import Cell, Recipe, read_recipe
 from experiments.store import Record, Store
-from graphdrop.io.visible import duration
+from graphdrop.io.visible import format_duration
 from graphdrop.metrics import ThresholdAxis
 
 RecordValue = Callable[[Record], float]
@@ -81,7 +81,7 @@ class TargetRuns:
             {f"graphdrop {_of(r, 'graphdrop')}, torch {_of(r, 'torch')}" for r in records}
         )
         # On a busy machine processor time, where a record has it, says more than that of the clock.
-        spent = duration(sum(_seconds(record) for record in records))
+        spent = format_duration(sum(_seconds(record) for record in records))
         kind = "Quick form of the recipe" if self.quick else "Recipe"
         return (
             f"{kind} {self.target}-{self.name}: {len(records)} runs, seeds {seeds[0]} to "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdrop.io.files import expanded, replace_file
+from graphdrop.io.files import expand_path, replace_file
 
 
 def test_a_file_gets_its_new_content_and_nothing_is_left_beside_it(tmp_path: Path):
@@ -59,10 +59,10 @@ def test_a_missing_folder_is_still_a_file_not_found(tmp_path: Path):
 
 def test_the_home_folder_is_written_out(monkeypatch, tmp_path: Path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert expanded("~/x.npz") == tmp_path / "x.npz"
-    assert expanded(Path("x.npz")) == Path("x.npz")
+    assert expand_path("~/x.npz") == tmp_path / "x.npz"
+    assert expand_path(Path("x.npz")) == Path("x.npz")
 
 
 def test_the_home_of_nobody_is_refused():
     with pytest.raises(ValueError, match=r"~nosuch/x\.npz begins with the home folder of a user"):
-        expanded("~nosuch/x.npz")
+        expand_path("~nosuch/x.npz")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphdrop.io import locks
-from graphdrop.io.locks import LOCK, LockedError, contents, folder_lock
+from graphdrop.io.locks import LOCK, LockedError, folder_lock, list_folder
 
 HOLD = """
 import sys
@@ -67,7 +67,7 @@ def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path: Path):
         other.send_signal(signal.SIGKILL)
         other.wait()
         assert str(other.pid) in (tmp_path / LOCK).read_text()
-        assert contents(tmp_path) == []
+        assert list_folder(tmp_path) == []
         with folder_lock(tmp_path):
             assert (tmp_path / LOCK).read_text().split()[0] == str(os.getpid())
     assert not (tmp_path / LOCK).exists()
@@ -86,11 +86,11 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path):
 
 def test_a_missing_folder_is_made_and_the_lock_is_not_in_its_contents(tmp_path: Path):
     folder = tmp_path / "a" / "b"
-    assert contents(folder) == []
+    assert list_folder(folder) == []
     with folder_lock(folder) as held:
         assert held == folder
         (folder / "some").touch()
-        assert contents(folder) == [folder / "some"]
+        assert list_folder(folder) == [folder / "some"]
     assert list(folder.iterdir()) == [folder / "some"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphdrop.io import memory
-from graphdrop.io.memory import VARIABLE, check_bytes, free_bytes, in_words, most_bytes
+from graphdrop.io.memory import VARIABLE, check_bytes, format_bytes, free_bytes, most_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -78,4 +78,4 @@ def test_a_system_that_does_not_tell_what_is_free_has_what_it_has(monkeypatch, t
     ],
 )
 def test_sizes_are_said_in_words(size, words):
-    assert in_words(size) == words
+    assert format_bytes(size) == words

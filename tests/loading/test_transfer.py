@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from graphdrop import GCN, GraphDropConnect
 from graphdrop.graph import Graph
 from graphdrop.loading import NeighborLoader
-from graphdrop.loading.transfer import transferred
+from graphdrop.loading.transfer import move_batches
 
 
 def test_on_a_gpu_the_next_batch_is_copied_before_the_present_one_is_computed(
@@ -36,7 +36,7 @@ def test_on_a_gpu_the_next_batch_is_copied_before_the_present_one_is_computed(
         events.append(f"copy {batch}")
         return batch
 
-    batches = transferred(range(3), torch.device("cuda"), move)
+    batches = move_batches(range(3), torch.device("cuda"), move)
     for batch in batches:
         events += [f"step {batch}"]
     # a copy may overwrite what the step before the present one has read, so it waits for that

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdrop.io.files import expanded
+from graphdrop.io.files import expand_path
 
 PANEL = "Your own tables"
 Nodes = Annotated[
@@ -114,4 +114,4 @@ def as_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[s
 
 def whole_path(path: str) -> str:
     """A path that stays right when the command is run from elsewhere."""
-    return str(expanded(path).resolve())
+    return str(expand_path(path).resolve())

@@ -36,7 +36,7 @@ from graphdrop.config.names import ARCHITECTURES
 from graphdrop.config.recipes import merged
 from graphdrop.data import sources
 from graphdrop.io import torchrun
-from graphdrop.io.files import expanded
+from graphdrop.io.files import expand_path
 from graphdrop.io.visible import say
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
     whole = dict(data)
     name = data.get("dataset")
     known = isinstance(name, str) and (name == "synthetic" or sources.find_source(name))
-    if isinstance(name, str) and not known and expanded(name).exists():
+    if isinstance(name, str) and not known and expand_path(name).exists():
         whole["dataset"] = tables.whole_path(name)
     for key in ("root", "edges"):
         if isinstance(path := data.get(key), str) and path:

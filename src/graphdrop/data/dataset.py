@@ -32,7 +32,7 @@ from graphdrop.data.validate import (
     validate_data,
     validate_targets,
 )
-from graphdrop.io.files import check_regular, expanded
+from graphdrop.io.files import check_regular, expand_path
 from graphdrop.io.memory import check_bytes, most_bytes
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def load_dataset(
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
         return _from_files(source.name, sources.read(source, root), split, seed, most)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
-        path = expanded(name)
+        path = expand_path(name)
         if is_store(path):
             return _from_store(path, split, seed)
         if is_tables(path):

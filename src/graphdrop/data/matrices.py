@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from graphdrop.io.memory import check_bytes, in_words
+from graphdrop.io.memory import check_bytes, format_bytes
 
 DENSE_LIMIT: Final = 2**30
 """Bytes up to which features are handed out dense, as every PyG model takes them: 1 GiB.
@@ -37,7 +37,7 @@ def check_columns(columns: int, what: str, most: int) -> None:
     if columns > MOST_COLUMNS:
         raise ValueError(
             f"{what} has {columns} columns: leave out those that are zero everywhere, so that no "
-            f"more than {MOST_COLUMNS} are left (a single hidden unit takes {in_words(needed)})"
+            f"more than {MOST_COLUMNS} are left (a single hidden unit takes {format_bytes(needed)})"
         )
 
 

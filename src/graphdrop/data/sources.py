@@ -23,7 +23,7 @@ from graphdrop.data.download import (
     progress,
     read_verified,
 )
-from graphdrop.io.files import expanded
+from graphdrop.io.files import expand_path
 
 DATA_VARIABLE: Final = "GRAPHDROP_DATA"
 SYNTHETIC: Final = "synthetic"
@@ -185,7 +185,7 @@ def cache_folder() -> Path:
 def local_folders(root: str | Path | None = None) -> list[Path]:
     """The folders in which files are looked for, in order."""
     variable = os.environ.get(DATA_VARIABLE)
-    given = [expanded(folder) for folder in (root, variable) if folder]
+    given = [expand_path(folder) for folder in (root, variable) if folder]
     return [*given, cache_folder()]
 
 
@@ -206,7 +206,7 @@ def read(source: Source, root: str | Path | None = None) -> dict[str, bytes]:
 
 def fetch(source: Source, root: str | Path | None = None) -> dict[str, Path]:
     """The path of every file by name; those that are not here are downloaded and verified."""
-    store = expanded(root) if root else cache_folder()
+    store = expand_path(root) if root else cache_folder()
     if store.exists() and not store.is_dir():
         raise ValueError(f"root is {store}, which is a file: give a folder")
     reasons = []

@@ -79,9 +79,9 @@ class Graph(CSR):
         kind = Normalization.of(normalization)
         if self_loops and kind is not Normalization.NONE:
             known = stored.recall(edge_index, edge_weight, num_nodes)
-            if known is not None:
+            if isinstance(known, Graph):
                 whole = known
-                return known.derived(("normalized", kind), lambda: whole.normalized(kind))
+                return whole.derived(("normalized", kind), lambda: whole.normalized(kind))
         num_nodes = check_edge_index(edge_index, num_nodes)
         limit = edge_index.shape[1] + num_nodes
         dtype = np.dtype(np.int32 if limit <= INT32_MAX else np.int64)

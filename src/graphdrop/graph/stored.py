@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from graphdrop.graph.graph import Graph
+from graphdrop.graph.csr import CSR
 
 
 class _Stored:
     """What is known of the edges of a tensor, as long as it lives and does not change."""
 
-    def __init__(self, edge_index: Tensor, weight: Tensor | None, make: Callable[[], Graph]):
+    def __init__(self, edge_index: Tensor, weight: Tensor | None, make: Callable[[], CSR]):
         self.edges, self.version = weakref.ref(edge_index), edge_index._version
         self.weight = None if weight is None else (weakref.ref(weight), weight._version)
-        self.make: Callable[[], Graph] | None = make
-        self.graph: Graph | None = None
+        self.make: Callable[[], CSR] | None = make
+        self.graph: CSR | None = None
 
     def fits(self, edge_index: Tensor, weight: Tensor | None) -> bool:
         if self.edges() is not edge_index or self.version != edge_index._version:
@@ -37,14 +35,14 @@ class _Stored:
 _stored: dict[int, _Stored] = {}
 
 
-def remember(edge_index: Tensor, weight: Tensor | None, make: Callable[[], Graph]) -> None:
+def remember(edge_index: Tensor, weight: Tensor | None, make: Callable[[], CSR]) -> None:
     """Let `Graph.from_edge_index` take `make()`, with self-loops, as the graph of these edges."""
     key = id(edge_index)
     _stored[key] = _Stored(edge_index, weight, make)
     weakref.finalize(edge_index, _stored.pop, key, None).atexit = False
 
 
-def recall(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> Graph | None:
+def recall(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> CSR | None:
     """The graph of these edges, with self-loops; None if it is not known."""
     found = _stored.get(id(edge_index))
     if found is None or edge_index.is_inference() or not found.fits(edge_index, weight):
@@ -52,4 +50,4 @@ def recall(edge_index: Tensor, weight: Tensor | None, num_nodes: int | None) -> 
     if found.make is not None:
         found.graph, found.make = found.make(), None
     graph = found.graph
-    return graph if graph is not None and num_nodes in (None, graph.num_dst) else None
+    return graph if graph is not None and num_nodes in (None, graph.num_rows) else None

@@ -32,11 +32,11 @@ def has_float64(device: torch.device) -> bool:
     return device.type != "mps"
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """The tensor in float64: on its device, or on the CPU where the device has no float64."""
+def to_float64(tensor: Tensor) -> Tensor:
+    """Convert to float64: on the tensor's device, or on the CPU where the device has no float64."""
     return tensor.double() if has_float64(tensor.device) else tensor.cpu().double()
 
 
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of float64 on a device; on the CPU where the device has no float64."""
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move a tensor of float64 to a device, or to the CPU where the device has no float64."""
     return tensor.to(device) if has_float64(device) else tensor.cpu()

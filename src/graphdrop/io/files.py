@@ -55,8 +55,8 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def expanded(path: str | Path) -> Path:
-    """The path with `~` and `~user` expanded."""
+def expand_path(path: str | Path) -> Path:
+    """Expand `~` and `~user` at the beginning of a path."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -41,7 +41,7 @@ def folder_lock(folder: str | Path) -> Iterator[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
-    descriptor = _taken(path)
+    descriptor = _open_locked(path)
     owner = os.getpid()
     try:
         os.ftruncate(descriptor, 0)
@@ -56,13 +56,13 @@ def folder_lock(folder: str | Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def contents(folder: str | Path) -> list[Path]:
-    """The contents of a folder without the lock file; empty if the folder does not exist."""
+def list_folder(folder: str | Path) -> list[Path]:
+    """List what a folder holds without the lock file; empty if the folder does not exist."""
     folder = Path(folder)
     return sorted(p for p in folder.iterdir() if p.name != LOCK) if folder.is_dir() else []
 
 
-def _taken(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     """The descriptor of the lock file, locked."""
     while True:
         with suppress(FileNotFoundError):
@@ -70,7 +70,7 @@ def _taken(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
             if not _lock(descriptor):
-                raise LockedError(_in_use(path))
+                raise LockedError(_describe_writer(path))
             if _is_still_there(descriptor, path):
                 return descriptor
         except BaseException:
@@ -107,7 +107,7 @@ def _is_still_there(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _in_use(path: Path) -> str:
+def _describe_writer(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as stream:
             process, host = stream.read(300).split()

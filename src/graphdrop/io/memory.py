@@ -30,8 +30,9 @@ def check_bytes(what: str, needed: int, limit: int | None = None) -> None:
     most = most_bytes(limit)
     if needed > most:
         raise ValueError(
-            f"{what} would take {in_words(needed)} of memory, and {in_words(most)} may be taken: "
-            f"make it smaller, or allow more bytes by --max-bytes or {VARIABLE} if there is room"
+            f"{what} would take {format_bytes(needed)} of memory, and {format_bytes(most)} may be "
+            f"taken: make it smaller, or allow more bytes by --max-bytes or {VARIABLE} if there is "
+            "room"
         )
 
 
@@ -61,8 +62,8 @@ def free_bytes() -> int:
     return min(_free_in_system(), _free_in_container())
 
 
-def in_words(size: int) -> str:
-    """A number of bytes as text, such as `1.5 GiB`."""
+def format_bytes(size: int) -> str:
+    """Write a number of bytes as text, such as `1.5 GiB`."""
     if size < 1024:
         return f"{size} bytes"
     power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)

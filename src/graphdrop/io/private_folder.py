@@ -33,7 +33,7 @@ def private_folder(wanted: Path, name: str) -> Path:
     faults = []
     for folder in (wanted, by_user):
         try:
-            chosen = _closed(folder.absolute())
+            chosen = _make_closed(folder.absolute())
         except OSError as error:
             faults.append(f"{folder}: {error.strerror or error}")
         else:
@@ -50,7 +50,7 @@ def private_folder(wanted: Path, name: str) -> Path:
     return chosen
 
 
-def _closed(folder: Path) -> Path:
+def _make_closed(folder: Path) -> Path:
     """The resolved folder, created and closed to others; raises `OSError` on failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder = folder.parent.resolve() / folder.name

@@ -44,8 +44,8 @@ class Console(rich.console.Console):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
-def duration(seconds: float) -> str:
-    """A duration as text, such as `2 h 05 min`, `3 min` or `40 s`."""
+def format_duration(seconds: float) -> str:
+    """Write a duration as text, such as `2 h 05 min`, `3 min` or `40 s`."""
     minutes = round(seconds / 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02} min"

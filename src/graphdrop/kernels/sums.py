@@ -19,7 +19,7 @@ from torch import Tensor
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import LARGEST, Kind, Mask, Sharing
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 from graphdrop.kernels import loops, passes
 from graphdrop.kernels.aggregate import Backend, check_entries
 from graphdrop.kernels.loops import compiled, draw_value, edge_bits
@@ -51,12 +51,12 @@ class DrawSums:
     @property
     def centred(self) -> Tensor:
         """The sum of ``u - 1/2`` with ``u = (k + 1/2) / 2**16``, in float64."""
-        return wide(2 * self.total - LARGEST * self.count) * 2.0 ** -(draws.DRAW_BITS + 1)
+        return to_float64(2 * self.total - LARGEST * self.count) * 2.0 ** -(draws.DRAW_BITS + 1)
 
     @property
     def keep(self) -> Tensor:
         """The keep probability that 16-bit draws represent, in float64."""
-        return wide(1 + LARGEST - self.threshold) * 2.0**-draws.DRAW_BITS
+        return to_float64(1 + LARGEST - self.threshold) * 2.0**-draws.DRAW_BITS
 
 
 def draw_sums(

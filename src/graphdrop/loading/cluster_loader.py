@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphdrop.loading.batch import BatchGraph
 from graphdrop.loading.clusters import cluster_nodes
-from graphdrop.loading.filtering import filled, with_sparse_rows
+from graphdrop.loading.filtering import fill_batch, with_sparse_rows
 from graphdrop.loading.sampling import random_order
 from graphdrop.loading.whole import WholeGraph
 
@@ -119,7 +119,7 @@ class ClusterLoader:
             positions,
             importance=importance,
         )
-        return filled(self.data, graph)
+        return fill_batch(self.data, graph)
 
     def _importance(self, one: NDArray[Any], other: NDArray[Any], clusters: int) -> Tensor:
         """One over the chance that the other end's cluster is in a batch of so many clusters."""

@@ -26,7 +26,7 @@ def node_numbers(nodes: Tensor | None, num_nodes: int) -> NDArray[Any]:
     return check_rows(nodes, num_nodes).cpu().numpy()
 
 
-def filled(data: Data, graph: BatchGraph) -> Data:
+def fill_batch(data: Data, graph: BatchGraph) -> Data:
     """A `Data` of the batch's nodes and edges, with `n_id`, `e_id` and `graph`."""
     whole, n_id = graph.whole, graph.n_id
     rows = np.repeat(np.arange(len(graph.indptr) - 1), np.diff(graph.indptr))

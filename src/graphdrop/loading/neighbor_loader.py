@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.loading.filtering import filled, node_numbers, with_sparse_rows
+from graphdrop.loading.filtering import fill_batch, node_numbers, with_sparse_rows
 from graphdrop.loading.sampling import NeighborSampler, SampledEdges, random_order
 from graphdrop.loading.whole import WholeGraph
 
@@ -116,7 +116,7 @@ class NeighborLoader:
             importance=self._importance(edges) if self.importance else None,
             hop_nodes=edges.hop_nodes,
         )
-        batch = filled(self.data, graph)
+        batch = fill_batch(self.data, graph)
         batch.input_id = torch.from_numpy(chosen)
         batch.batch_size = len(chosen)
         batch.num_sampled_nodes, batch.num_sampled_edges = edges.hop_nodes, edges.hop_edges

@@ -65,14 +65,14 @@ class NodeNumbers:
         counts = np.empty(parts, dtype=np.int64)
         loops.number_parts(columns, listed, counts, known, found, local, base)
         if parts == 1:
-            nodes = grown(nodes, counts[0])
+            nodes = grow(nodes, counts[0])
             nodes[known:] = listed[: counts[0]]
         else:
             numbers, twins = np.empty(edges, dtype=np.int32), np.empty(edges, dtype=np.int64)
             firsts = np.empty((parts - 1) * loops.RUNS, dtype=np.int64)
             loops.find_twins(twins, numbers, firsts, listed, counts, known, local, base)
             offsets = counts[0] + np.cumsum(firsts)
-            nodes = grown(nodes, offsets[-1])
+            nodes = grow(nodes, offsets[-1])
             new = nodes[known:]
             new[: counts[0]] = listed[: counts[0]]
             loops.number_firsts(new, numbers, offsets - firsts, twins, listed, counts, known)
@@ -85,7 +85,7 @@ class NodeNumbers:
         return nodes
 
 
-def grown(array: NDArray[Any], more: int) -> NDArray[Any]:
+def grow(array: NDArray[Any], more: int) -> NDArray[Any]:
     """A longer array that begins with this one."""
     longer = np.empty(len(array) + more, dtype=array.dtype)
     longer[: len(array)] = array

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphdrop.graph.masks import MASK64, stream_key
 from graphdrop.kernels import passes
 from graphdrop.loading import loops
-from graphdrop.loading.node_numbers import NodeNumbers, grown
+from graphdrop.loading.node_numbers import NodeNumbers, grow
 from graphdrop.loading.whole import WholeGraph
 
 SAMPLING_STREAM = 1 << 61
@@ -90,7 +90,7 @@ class NeighborSampler:
             key = stream_key(seed, step, SAMPLING_STREAM + hop).tolist()
             rows, edges = nodes[len(nodes) - hop_nodes[-1] :], len(positions)
             counts, positions, found = self._rows(positions, rows, fan_out, key)
-            columns, known = grown(columns, len(found)), len(nodes)
+            columns, known = grow(columns, len(found)), len(nodes)
             nodes = self._numbers.number(columns[edges:], found, nodes, last=hop == last)
             hop_nodes.append(len(nodes) - known)
             hop_edges.append(len(found))
@@ -111,7 +111,7 @@ class NeighborSampler:
         share = np.arange(CHUNKS + 1) * offsets[-1] // CHUNKS
         chunks = np.searchsorted(offsets, share)
         chunks[-1] = len(rows)
-        positions = grown(before, offsets[-1])
+        positions = grow(before, offsets[-1])
         found = np.empty(offsets[-1], dtype=whole.source.dtype)
         taken = positions[len(before) :]
         arrays = (taken, found, offsets, chunks, rows, whole.indptr, whole.source)

@@ -1,4 +1,4 @@
-"""`transferred`: batches that travel to a device while the step before them runs."""
+"""`move_batches`: a batch travels to the device while the step before it runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 Batch = TypeVar("Batch")
 
 
-def transferred(
+def move_batches(
     batches: Iterable[Batch], device: torch.device, move: Callable[[Batch], Batch]
 ) -> Iterator[Batch]:
-    """The batches on a device, in their order.
+    """Move batches to a device, in their order.
 
     On a GPU the next batch is sampled and copied on a stream of its own while the device computes
     the step of the present one. Elsewhere each is moved when its turn comes.
@@ -25,7 +25,7 @@ def transferred(
 
     Example:
         >>> batches = [torch.ones(2), torch.ones(3)]
-        >>> [len(one) for one in transferred(batches, torch.device("cpu"), torch.Tensor.cpu)]
+        >>> [len(one) for one in move_batches(batches, torch.device("cpu"), torch.Tensor.cpu)]
         [2, 3]
     """
     if device.type != "cuda":

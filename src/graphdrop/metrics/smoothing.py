@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 from graphdrop.metrics.spectrum import adjacency, spectral_radius
 
 _COLUMNS_AT_A_TIME = 64
@@ -52,7 +52,7 @@ def total_variation(signal: Tensor, edge_index: Tensor, *, radius: float | None 
         raise ValueError(f"radius is {radius}; it takes a finite number above 0")
     variation = norm = 0.0
     for columns in torch.split(signal, _COLUMNS_AT_A_TIME, dim=1):
-        x = wide(columns).numpy(force=True)
+        x = to_float64(columns).numpy(force=True)
         variation += float(np.square(x - matrix @ x / radius).sum())
         norm += float(np.square(x).sum())
     return torch.tensor(variation / norm if norm > 0 else float("nan"), dtype=torch.float64)
@@ -70,7 +70,7 @@ def dirichlet_energy(signal: Tensor, edge_index: Tensor) -> Tensor:
     matrix = adjacency(edge_index, signal.size(0))
     destination, source, count = _links(matrix)
     degree = np.bincount(destination, weights=count, minlength=len(signal))
-    scaled = wide(signal).numpy(force=True) / np.sqrt(1 + degree)[:, None]
+    scaled = to_float64(signal).numpy(force=True) / np.sqrt(1 + degree)[:, None]
     energy = (count * _squared_distances(scaled, destination, source)).sum() / 2
     return torch.tensor(float(energy), dtype=torch.float64)
 
@@ -90,7 +90,7 @@ def mean_average_distance(signal: Tensor, edge_index: Tensor) -> Tensor:
             "edge_index has no edge between two different nodes, but the distance between "
             "neighbours needs at least one"
         )
-    x = wide(signal).numpy(force=True)
+    x = to_float64(signal).numpy(force=True)
     # Scaled by the largest entry first: the squares of tiny features underflow.
     x = x / np.where(largest := np.abs(x).max(1, keepdims=True), largest, 1)
     x /= np.where(length := np.linalg.norm(x, axis=1, keepdims=True), length, 1)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, block_of_feature, first_uniforms
-from graphdrop.io.devices import moved
+from graphdrop.io.devices import to_device
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.samples import aggregate_samples
 from graphdrop.nn.features import SparseFeatures, drop_dense
@@ -188,7 +188,7 @@ def _masks(
     keys = [draw.key(number) for draw in together]
     logits = first.keep_logit.expand(len(keys))
     if sampler.rate.num_uniforms:
-        logits = sampler.rate.logit(moved(first_uniforms(keys), sampler.rate.device))
+        logits = sampler.rate.logit(to_device(first_uniforms(keys), sampler.rate.device))
     yield from map(first.redrawn, keys, logits.unbind())
 
 

@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from graphdrop.config import Config, TrainSettings
 from graphdrop.loading import NeighborLoader, WholeGraph
 from graphdrop.loading.sampling import random_order
-from graphdrop.loading.transfer import transferred
+from graphdrop.loading.transfer import move_batches
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.held_features import held_features
 from graphdrop.nn.models import GCN
@@ -162,7 +162,7 @@ class MiniBatches:
             others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
             others = others[: self.batches * self._size] + self._labelled
         steps = (self._make_step(number, step, order, others) for step in range(self.steps))
-        yield from transferred(steps, self.device, self._move)
+        yield from move_batches(steps, self.device, self._move)
 
     def _move(self, step: Step) -> Step:
         """The step on the device of the labels; its graph is cut out before it is sent."""

@@ -11,7 +11,7 @@ from typing import IO, Any
 from graphdrop import config as settings
 from graphdrop.config import Config, toml
 from graphdrop.io.files import replace_file
-from graphdrop.io.locks import contents
+from graphdrop.io.locks import list_folder
 from graphdrop.train.records import metrics_lines
 
 CONFIG, RESULT, METRICS = "config.toml", "result.json", "metrics.jsonl"
@@ -59,7 +59,7 @@ def check_free(folder: str | Path) -> None:
 def _list_contents(folder: Path) -> list[Path]:
     # All that a run killed in its first moment can leave behind.
     leftover = folder / f".{CONFIG}.tmp"
-    return [path for path in contents(folder) if path != leftover]
+    return [path for path in list_folder(folder) if path != leftover]
 
 
 def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:

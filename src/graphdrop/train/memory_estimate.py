@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from graphdrop.graph.masks import Kind, Mask
-from graphdrop.io.memory import free_bytes, in_words
+from graphdrop.io.memory import format_bytes, free_bytes
 from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
@@ -65,7 +65,7 @@ class MemoryEstimate:
 
     def __str__(self) -> str:
         names = ("edges", "activations", "weights", "prediction")
-        return ", ".join(f"{in_words(getattr(self, name))} {name}" for name in names)
+        return ", ".join(f"{format_bytes(getattr(self, name))} {name}" for name in names)
 
 
 def estimate_memory(run: Run) -> MemoryEstimate:
@@ -88,11 +88,11 @@ def check_memory(run: Run, note: Callable[[str], None]) -> None:
     """Raise if a run takes more memory than there is; ``note`` takes a line on what it takes."""
     needed, free = estimate_memory(run), free_bytes()
     if needed.total > SHOWN_BYTES:
-        note(f"needs about {in_words(needed.total)}, {in_words(free)} free")
+        note(f"needs about {format_bytes(needed.total)}, {format_bytes(free)} free")
     if needed.total > free and os.environ.get(VARIABLE) != "off":
         raise ValueError(
-            f"the run needs about {in_words(needed.total)} of memory ({needed}), and "
-            f"{in_words(free)} are free: {_advise(run)}; or set {VARIABLE}=off to try it "
+            f"the run needs about {format_bytes(needed.total)} of memory ({needed}), and "
+            f"{format_bytes(free)} are free: {_advise(run)}; or set {VARIABLE}=off to try it "
             "all the same"
         )
 

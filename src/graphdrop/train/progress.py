@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Column
 
-from graphdrop.io.visible import Console, duration
+from graphdrop.io.visible import Console, format_duration
 from graphdrop.train.selection import Selection
 
 LINE_SECONDS = 30.0
@@ -87,7 +87,7 @@ class Progress:
         if done <= 0:
             return ""
         spent = time.monotonic() - self._started
-        return f", at most {duration(spent * (self._epochs - epochs) / done)} left"
+        return f", at most {format_duration(spent * (self._epochs - epochs) / done)} left"
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

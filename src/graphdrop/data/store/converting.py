@@ -12,7 +12,7 @@ from graphdrop.data.store.arrays import graph_of, is_ogb, read_array, read_ogb
 from graphdrop.data.store.layout import MASKS
 from graphdrop.data.store.store import is_store
 from graphdrop.data.store.writing import write_store
-from graphdrop.io.files import expanded
+from graphdrop.io.files import expand_path
 from graphdrop.io.memory import most_bytes
 
 if TYPE_CHECKING:
@@ -63,16 +63,16 @@ def convert(
     if (features is None) != (labels is None):
         given, missing = ("features", "labels") if labels is None else ("labels", "features")
         raise ValueError(f"{given} is given without {missing}: an edge list takes both")
-    kept = features is not None or isinstance(source, Data) or is_ogb(expanded(source))
+    kept = features is not None or isinstance(source, Data) or is_ogb(expand_path(source))
     if directed and not kept:
         raise ValueError(
             f"source is {source}; directed is for an edge list with features and labels, the "
             "folder of an OGB dataset, or a Data: leave it"
         )
-    target = expanded(folder)
+    target = expand_path(folder)
     if target.exists():
         raise ValueError(f"{target} exists already: give another name, or remove it first")
-    if (label or id) and not isinstance(source, Data) and is_tables(expanded(source)):
+    if (label or id) and not isinstance(source, Data) and is_tables(expand_path(source)):
         dataset = load_tables(source, label=label, id=id, max_bytes=max_bytes)
     elif label or id:
         raise ValueError(f"source is {source}; label and id are for a folder of tables: leave them")
@@ -108,10 +108,10 @@ def _loaded(  # noqa: PLR0917 - the arguments of convert
 
     if isinstance(source, Data):
         return load_dataset(source, max_bytes=max_bytes)
-    path, most = expanded(source), most_bytes(max_bytes)
+    path, most = expand_path(source), most_bytes(max_bytes)
     if features is not None and labels is not None:
         sums, arrays = {}, []
-        kinds = ((path, int), (expanded(features), float), (expanded(labels), float))
+        kinds = ((path, int), (expand_path(features), float), (expand_path(labels), float))
         for file, kind in kinds:
             array, sums[file.name] = read_array(file, kind, most)
             arrays.append(array)

@@ -18,7 +18,7 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout, GraphStore
 from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, Manifest, mapped
 from graphdrop.graph import Graph, Normalization, stored
-from graphdrop.io.files import expanded
+from graphdrop.io.files import expand_path
 from graphdrop.io.memory import free_bytes
 
 SHARE = 4
@@ -47,7 +47,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
-        self.path = expanded(folder)
+        self.path = expand_path(folder)
         self.manifest = Manifest.read(self.path)
         self._tensors: dict[str, Tensor] = {}
         self._data: Data | None = None
@@ -259,7 +259,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
 
 def is_store(path: str | Path) -> bool:
     """Whether this is the folder of a store."""
-    return (expanded(path) / MANIFEST).is_file()
+    return (expand_path(path) / MANIFEST).is_file()
 
 
 _checksums: dict[int, tuple[weakref.ref[Tensor], int, str]] = {}

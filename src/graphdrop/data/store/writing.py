@@ -20,7 +20,7 @@ from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.names import Names
 from graphdrop.data.store.layout import MANIFEST, MASKS, About, Manifest, samples_sha256
 from graphdrop.graph import Graph, Normalization
-from graphdrop.io.files import expanded, replace_file, sync_folder
+from graphdrop.io.files import expand_path, replace_file, sync_folder
 from graphdrop.io.locks import LOCK, folder_lock
 
 AT_ONCE = 1 << 26
@@ -47,7 +47,7 @@ def write_store(
         origin: the sha256 of every file that it came from.
         changes: what was done to the edges of those files.
     """
-    target = expanded(folder)
+    target = expand_path(folder)
     if target.exists():
         raise ValueError(f"{target} exists already: give another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)

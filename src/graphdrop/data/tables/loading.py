@@ -12,7 +12,7 @@ from graphdrop.data.tables.csv_file import read_csv
 from graphdrop.data.tables.options import TableOptions
 from graphdrop.data.tables.parquet_file import read_parquet
 from graphdrop.data.tables.table import Table, listed
-from graphdrop.io.files import check_regular, expanded
+from graphdrop.io.files import check_regular, expand_path
 from graphdrop.io.memory import most_bytes
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def load_for(
 
 def is_tables(path: str | Path) -> bool:
     """Whether a path is a table, or a folder with a table of nodes in it."""
-    path = expanded(path)
+    path = expand_path(path)
     if path.is_dir():
         return _beside(path, "nodes") is not None
     return path.suffix.lower() in ENDINGS
@@ -134,14 +134,14 @@ def is_tables(path: str | Path) -> bool:
 
 def table_paths(nodes: str | Path, edges: str | Path | None = None) -> tuple[Path, Path]:
     """The files of nodes and edges, from a folder or one by one."""
-    first = expanded(nodes)
+    first = expand_path(nodes)
     folder = first if first.is_dir() else first.parent
     if first.is_dir():
         found = _beside(first, "nodes")
         if found is None:
             raise ValueError(f"{first} has no nodes.csv or nodes.parquet: give a folder with one")
         first = found
-    second = _beside(folder, "edges") if edges is None else expanded(edges)
+    second = _beside(folder, "edges") if edges is None else expand_path(edges)
     if second is None:
         raise ValueError(
             f"edges is missing and {folder} has no edges.csv or edges.parquet: give --edges FILE"

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from graphdrop.graph.masks.generator import DRAW_BITS
 from graphdrop.graph.masks.mask import Kind, Mask
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 
 LARGEST = (1 << DRAW_BITS) - 1
 TABLE_BITS = 12
@@ -64,7 +64,7 @@ def drop_threshold(keep_logit: Tensor) -> Tensor:
 
     Equals ``z = 1[u > 1 - keep]``: the keep probability is rounded to a multiple of 2**-16.
     """
-    logit = wide(keep_logit.detach())
+    logit = to_float64(keep_logit.detach())
     if logit.dim() == 0 and logit.device.type == "cpu":  # one number: quicker without tensors
         threshold = torch.tensor(drop_threshold_of(float(logit)), dtype=torch.int32)
     else:

@@ -12,7 +12,7 @@ from torch_geometric.nn import conv
 from torch_geometric.utils import add_remaining_self_loops
 
 from graphdrop.graph import Graph, sorting
-from graphdrop.io.devices import moved
+from graphdrop.io.devices import to_device
 from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.attach.ends import ends
 
@@ -63,12 +63,12 @@ def given_edges(
     if batch is not None:
         whole = batch.whole.pyg_graph(loop_weight)
         ids = batch.n_id.cpu()
-        degree = moved(row_sums(whole, whole.weight)[ids], device)
+        degree = to_device(row_sums(whole, whole.weight)[ids], device)
         scale = degree.pow(-0.5).masked_fill_(degree <= 0.0, 0.0)
         source, destination = edge_index
         value = scale[source] * weight.to(scale.dtype) * scale[destination]
         if importance is None:
-            wanted = moved(row_sums(whole, whole.value)[ids], device)
+            wanted = to_device(row_sums(whole, whole.value)[ids], device)
             total = torch.zeros_like(wanted).index_add_(0, destination, value.detach())
             empty = total == 0.0
             factor = torch.where(empty, 1.0, wanted / torch.where(empty, 1.0, total))[destination]

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 from graphdrop.kernels.sums import DrawSums
 from graphdrop.sampling.estimators.base import Estimator, Run, learned, with_gradients
 
@@ -32,7 +32,7 @@ class Antithetic(Estimator):
             return loss
         with torch.no_grad():
             opposite, _ = run(antithetic=True)
-        difference = wide(loss.detach()) - wide(opposite)
+        difference = to_float64(loss.detach()) - to_float64(opposite)
         return with_gradients(
             loss, [(rate.keep_logit, difference * self.weight(rate.sums())) for rate in rates]
         )

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from graphdrop.io.devices import has_float64, wide
+from graphdrop.io.devices import has_float64, to_float64
 from graphdrop.sampling.estimators.base import Estimator, Run, learned, with_gradients
 
 
@@ -54,7 +54,7 @@ class REINFORCE(Estimator):
         rates = learned(layers)
         if not rates:
             return loss
-        value = wide(loss.detach())
+        value = to_float64(loss.detach())
         advantage = value - self.baseline
         gradients = []
         for rate in rates:

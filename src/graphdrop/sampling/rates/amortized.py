@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.graph import CSR, Graph
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 from graphdrop.sampling.edges import describe_edges
 from graphdrop.sampling.rates import kumaraswamy
 from graphdrop.sampling.rates.base import Rate
@@ -113,18 +113,18 @@ class AmortizedRate(Rate):
                 " For the rates without a draw call mean()."
             )
         limits = torch.finfo(u.dtype)  # rounding may have made a uniform 0 or 1
-        log_u = wide(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
-        return kumaraswamy.logit(log_u, wide(a), wide(b)).to(a)
+        log_u = to_float64(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
+        return kumaraswamy.logit(log_u, to_float64(a), to_float64(b)).to(a)
 
     def mean(self) -> Tensor:
         """`E[pi] = b B(1 + 1/a, b)` of every edge, `[E]`."""
         a, b = self.posterior()
-        return kumaraswamy.mean(wide(a), wide(b)).to(a)
+        return kumaraswamy.mean(to_float64(a), to_float64(b)).to(a)
 
     def kl(self) -> Tensor:
         """`KL(q || prior)`, summed over edges."""
         a, b = self.posterior()
-        kl = kumaraswamy.kl_to_beta(wide(a), wide(b), self.prior_alpha, self.prior_beta)
+        kl = kumaraswamy.kl_to_beta(to_float64(a), to_float64(b), self.prior_alpha, self.prior_beta)
         return kl.sum().to(a)
 
     def extra_repr(self) -> str:

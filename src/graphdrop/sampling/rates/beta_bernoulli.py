@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.graph.masks import Table
-from graphdrop.io.devices import wide
+from graphdrop.io.devices import to_float64
 from graphdrop.sampling.rates import kumaraswamy, marginal
 from graphdrop.sampling.rates.base import Rate
 
@@ -112,27 +112,29 @@ class BetaBernoulliRate(Rate):
         With a rate for every mask it is the logit of the mean, and `u` is ignored.
         """
         if self.rate_draw == "mask":
-            logit = kumaraswamy.mean_logit(wide(self.a), wide(self.b))
+            logit = kumaraswamy.mean_logit(to_float64(self.a), to_float64(self.b))
             return logit.to(self.raw_a)
         log_u = self._log_uniform(u)
-        return kumaraswamy.logit(log_u, wide(self.a), wide(self.b)).to(self.raw_a)
+        return kumaraswamy.logit(log_u, to_float64(self.a), to_float64(self.b)).to(self.raw_a)
 
     def sample(self, u: Tensor | None = None) -> Tensor:
         """The keep probability `(1 - u^(1/b))^(1/a)`; with a rate for every mask, the mean."""
         if self.rate_draw == "mask":
             return self.mean()
-        log_keep = kumaraswamy.log_keep(self._log_uniform(u), wide(self.a), wide(self.b))
+        log_keep = kumaraswamy.log_keep(
+            self._log_uniform(u), to_float64(self.a), to_float64(self.b)
+        )
         return log_keep.exp().to(self.raw_a)
 
     def table(self, temperature: float) -> Table | None:
         """Relaxed masks with a rate each, in one table with gradients for `a` and `b`."""
         if self.rate_draw == "layer":
             return None
-        return marginal.table(wide(self.a), wide(self.b), temperature)
+        return marginal.table(to_float64(self.a), to_float64(self.b), temperature)
 
     def mean(self) -> Tensor:
         """`E[pi] = b B(1 + 1/a, b)`, in the shape of `entries`."""
-        return kumaraswamy.mean(wide(self.a), wide(self.b)).to(self.raw_a)
+        return kumaraswamy.mean(to_float64(self.a), to_float64(self.b)).to(self.raw_a)
 
     def log_prob(self, keep: Tensor) -> Tensor:
         """`log q(keep)`, the posterior's log density at keep probabilities inside (0, 1)."""
@@ -141,12 +143,14 @@ class BetaBernoulliRate(Rate):
                 f"keep has values from {keep.min().item():g} to {keep.max().item():g}; log_prob"
                 " takes probabilities between 0 and 1, both excluded. Clamp them first."
             )
-        density = kumaraswamy.log_prob(wide(keep), wide(self.a), wide(self.b))
+        density = kumaraswamy.log_prob(to_float64(keep), to_float64(self.a), to_float64(self.b))
         return density.to(self.raw_a)
 
     def kl(self) -> Tensor:
         """`KL(q || prior)`, summed over entries."""
-        kl = kumaraswamy.kl_to_beta(wide(self.a), wide(self.b), self.prior_alpha, self.prior_beta)
+        kl = kumaraswamy.kl_to_beta(
+            to_float64(self.a), to_float64(self.b), self.prior_alpha, self.prior_beta
+        )
         return kl.sum().to(self.raw_a)
 
     def extra_repr(self) -> str:
@@ -169,7 +173,7 @@ class BetaBernoulliRate(Rate):
                 f" (..., {self.entries[0]}). Draw one uniform per entry."
             )
         limits = torch.finfo(u.dtype)
-        return wide(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
+        return to_float64(u.clamp(limits.tiny, 1 - limits.eps / 2)).log()
 
 
 def _set_through_softplus(raw: nn.Parameter, value: float | Tensor, name: str) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import TEMPERATURE, Kind, Mask, Sharing, rescale_factor, uniforms
-from graphdrop.io.devices import has_float64, moved
+from graphdrop.io.devices import has_float64, to_device
 from graphdrop.sampling.rates import FixedRate, Rate
 from graphdrop.sampling.samplers.draw import Draw
 
@@ -177,7 +177,7 @@ class Sampler(nn.Module):
         device = self.rate.device
         if count > 1 and has_float64(device):  # drawn there, the same bits, rather than moved
             key = key.to(device)
-        return moved(uniforms(key, count).reshape(self.rate.entries), device)
+        return to_device(uniforms(key, count).reshape(self.rate.entries), device)
 
     def for_first_layer(self) -> Self:
         """A copy for the first layer of a network, which may have other blocks."""

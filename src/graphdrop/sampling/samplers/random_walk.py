@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask
-from graphdrop.io.devices import has_float64, moved
+from graphdrop.io.devices import has_float64, to_device
 from graphdrop.kernels import aggregate
 from graphdrop.kernels.reference import materialize
 from graphdrop.sampling.rates import Rate
@@ -115,7 +115,9 @@ class RandomWalk(Sampler):
         """``1 - E[(1 - pi)^degree]``, where the edges of a row share one random ``pi``."""
         degree = degree if has_float64(degree.device) else degree.cpu()
         u = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
-        keep = self.rate.sample(moved(u, self.rate.device)).to(degree.device).double().reshape(-1)
+        keep = (
+            self.rate.sample(to_device(u, self.rate.device)).to(degree.device).double().reshape(-1)
+        )
         # one power for each degree that occurs, not for each node
         occurs = torch.bincount(degree) > 0
         number = occurs.nonzero()

@@ -12,6 +12,7 @@ import time
 import torch
 
 from graphdrop import Config, Trainer
+from graphdrop.train.loop import train_mini_batches
 from graphdrop.train.progress import Silent
 from graphdrop.train.ranks import joined
 from large_graphs import random_graph
@@ -28,11 +29,11 @@ def main(nodes: int, train: int) -> None:
     }
     with joined():
         data = random_graph(nodes, 20 * nodes, 128, train)
-        run = Trainer(Config(**settings), data, progress=Silent())
-        run._steps()  # compiles, and sorts the edges
-        run.epoch = 1
+        trainer = Trainer(Config(**settings), data, progress=Silent())
+        train_mini_batches(trainer.run, trainer.state, Silent())  # compiles, and sorts the edges
+        trainer.state.epoch = 1
         start = time.perf_counter()
-        run._steps()
+        train_mini_batches(trainer.run, trainer.state, Silent())
         print(f"seconds {time.perf_counter() - start:.4f}")
 
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 
@@ -22,6 +21,7 @@ from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
 from graphdrop.nn.layerwise import states
+from graphdrop.nn.models import GCN
 from graphdrop.nn.plan import Sizes, parts_of
 from graphdrop.train.run import Run
 
@@ -68,74 +68,92 @@ class MemoryEstimate:
         return ", ".join(f"{format_bytes(getattr(self, name))} {name}" for name in names)
 
 
-def estimate_memory(run: Run) -> MemoryEstimate:
-    """Estimate the memory that a run takes."""
-    settings, data = run.config, run.data
-    nodes = int(data.x.shape[0])
-    edges = _count_edges(data) + nodes
-    widths = _list_widths(run)
-    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters())
-    classes = max(widths[-1], 1)
-    prediction = SUMMARY_BYTES * classes * max(len(rows) for rows in run.rows.values())
-    if getattr(settings.train, "batch_size", 0):
-        return _estimate_batches(run, nodes, edges, widths, weights, prediction)
-    if settings.model.architecture != "gcn" or not hasattr(run.model, "between"):
-        return _estimate_attached(run, nodes, edges, widths, weights, prediction)
-    return _estimate_gcn(run, nodes, edges, widths, weights, prediction)
-
-
 def check_memory(run: Run, note: Callable[[str], None]) -> None:
     """Raise if a run takes more memory than there is; ``note`` takes a line on what it takes."""
     needed, free = estimate_memory(run), free_bytes()
     if needed.total > SHOWN_BYTES:
         note(f"needs about {format_bytes(needed.total)}, {format_bytes(free)} free")
     if needed.total > free and os.environ.get(VARIABLE) != "off":
+        advice = "train on mini-batches (--batch-size 1024), or lower model.hidden"
+        if run.batches is not None:
+            advice = "lower --batch-size, --fan-out or model.hidden"
         raise ValueError(
             f"the run needs about {format_bytes(needed.total)} of memory ({needed}), and "
-            f"{format_bytes(free)} are free: {_advise(run)}; or set {VARIABLE}=off to try it "
-            "all the same"
+            f"{format_bytes(free)} are free: {advice}; or set {VARIABLE}=off to try it all the same"
         )
 
 
-def _estimate_gcn(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
-    """Full batch on the receptive fields of training, validation and test nodes."""
-    layers = len(widths) - 1
-    whole = bool(run.config.objective.agree or run.teacher is not None) or not run.task.of_nodes
-    fields = [_estimate_field(n, e, n if whole else len(run.rows["train"]), layers)]
+def estimate_memory(run: Run) -> MemoryEstimate:
+    """Estimate the memory that a run takes."""
+    settings, data = run.config.model, run.data
+    nodes, features = data.x.shape
+    stored = data.edge_index
+    edges = nodes + (int(stored.shape[1]) if isinstance(stored, torch.Tensor) else 0)
+    outputs = max(1, int(run.task.width(data, run.dataset.num_classes, settings.hidden)))
+    widths = [int(features), *[settings.hidden] * (settings.layers - 1), outputs]
+    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters())
+    prediction = SUMMARY_BYTES * outputs * max(len(rows) for rows in run.rows.values())
+    if run.batches is not None:
+        batch, hidden = _estimate_batches(run, nodes, edges, widths)
+        edge_bytes = (EDGE_BYTES + SORT_BYTES) * edges
+        return MemoryEstimate(edge_bytes, batch, weights, prediction + hidden)
+    if settings.architecture == "gcn" and isinstance(run.model, GCN):
+        edge_bytes, activations = _estimate_gcn(run, nodes, edges, widths)
+    else:
+        edge_bytes, activations = _estimate_attached(run, nodes, edges, widths)
+    return MemoryEstimate(edge_bytes, activations, weights, prediction)
+
+
+def _estimate_gcn(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
+    """The bytes of edges and activations, full batch on the receptive fields of the split's parts.
+
+    Args:
+        run: the run.
+        n: the number of nodes.
+        e: the number of edges, with a loop for each node.
+        widths: the number of features before and after every layer.
+    """
+    settings, layers = run.config, len(widths) - 1
+    all_nodes = bool(settings.objective.agree or run.teacher is not None) or not run.task.of_nodes
+    wanted = n if all_nodes else len(run.rows["train"])
+    rows, edges = _receptive_field(n, e, wanted, layers)
+    kept = e + sum(edges)
     if run.task.of_nodes:
-        others = {len(r): r for name, r in run.rows.items() if name != "train"}
-        fields += [_estimate_field(n, e, size, layers) for size in others]
-    parts = sum(sum(edges for _, edges in field) for field in fields)
-    edges = EDGE_BYTES * (e + parts) + SORT_BYTES * e
-    input_bytes, copied = _input_bytes(run, n, fields[0][0][0], widths[0])
+        for size in {len(members) for part, members in run.rows.items() if part != "train"}:
+            kept += sum(_receptive_field(n, e, size, layers)[1])
     saved, largest = 0, 0
-    wanted = n if whole else len(run.rows["train"])
-    rows = [*(sources for sources, _ in fields[0]), wanted]  # read by each layer, and computed
-    for number, layer in enumerate(run.model.layers):
-        sizes = Sizes(rows[number], rows[number + 1], fields[0][number][1])
-        terms, outputs = (
-            _count_terms(layer, sizes, first=number == 0),
-            sizes.num_dst * layer.out_channels,
-        )
+    for i, layer in enumerate(run.model.layers):
+        sizes = Sizes(rows[i], rows[i + 1], edges[i])
+        sampler, mask = layer.sampler, None
+        if sampler is not None and not sampler.on_features:
+            key = torch.zeros(2, dtype=torch.int64)
+            mask = Mask(Kind.HARD, torch.zeros(()), key, blocks=sampler.blocks)
+        # the numbers that are summed over neighbours, or their sums if the product follows
+        parts = parts_of(layer, sizes, mask, first=i == 0)
+        terms = sizes.num_src * parts * layer.out_channels or sizes.num_dst * layer.in_channels
+        outputs = sizes.num_dst * layer.out_channels
         saved += FLOAT * (terms + 2 * outputs)
         largest = max(largest, FLOAT * max(terms, outputs))
-    passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
-    activations = input_bytes + copied + passes * saved + 2 * largest
-    return MemoryEstimate(edges, activations, rest[0], rest[1])
+    passes = max(settings.train.passes, 2 if settings.objective.agree else 1)
+    activations = _input_bytes(run, n, rows[0]) + passes * saved + 2 * largest
+    return EDGE_BYTES * kept + SORT_BYTES * e, activations
 
 
-def _count_terms(layer: SampledGCNConv, sizes: Sizes, *, first: bool) -> int:
-    """How many numbers a layer sums over neighbours, or its sums if the product follows."""
-    sampler, mask = layer.sampler, None
-    if sampler is not None and not sampler.on_features:
-        key = torch.zeros(2, dtype=torch.int64)
-        mask = Mask(Kind.HARD, torch.zeros(()), key, blocks=sampler.blocks)
-    parts = parts_of(layer, sizes, mask, first=first)
-    return sizes.num_src * parts * layer.out_channels or sizes.num_dst * layer.in_channels
+def _receptive_field(n: int, e: int, wanted: int, layers: int) -> tuple[list[int], list[int]]:
+    """The rows that every layer reads and the last one computes, and the edges of every layer.
+
+    They are those of a random graph with `n` nodes and `e` edges.
+    """
+    rows, edges = [wanted], list[int]()
+    for _ in range(layers):
+        edges.insert(0, min(e, int(rows[0] * e / max(n, 1)) + 1))
+        sources = min(n, int(n * -math.expm1(-edges[0] / max(n, 1))) + 1)
+        rows.insert(0, max(sources, min(rows[0], n)))
+    return rows, edges
 
 
-def _estimate_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
-    """Full batch of PyG layers, over all nodes."""
+def _estimate_attached(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
+    """The bytes of edges and activations of PyG layers, full batch over all nodes."""
     attention = run.config.model.architecture in ("gat", "gatv2")
     saved = 0
     for inputs, outputs in pairwise(widths):
@@ -143,71 +161,37 @@ def _estimate_attached(run: Run, n: int, e: int, widths: list[int], *rest: int) 
         if attention:
             saved += MESSAGE_COPIES * FLOAT * e * outputs
     passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
-    edges = (4 * EDGE_BYTES + SORT_BYTES) * e
-    return MemoryEstimate(edges, passes * saved + saved // 2, rest[0], rest[1])
+    return (4 * EDGE_BYTES + SORT_BYTES) * e, passes * saved + saved // 2
 
 
-def _estimate_batches(run: Run, n: int, e: int, widths: list[int], *rest: int) -> MemoryEstimate:
-    """Mini-batches, and layer-wise prediction over all nodes."""
-    settings: Any = run.config.train
+def _estimate_batches(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
+    """The bytes of mini-batches, and of a layer-wise prediction over all nodes."""
+    settings = run.config.train
     fans = [int(number) for number in settings.fan_out.split(",")]
     rows, batch = min(settings.batch_size, len(run.rows["train"])), 0
     degree = math.ceil(e / max(n, 1))
-    for number, width in enumerate(reversed(widths[:-1])):
-        fan = fans[min(number, len(fans) - 1)]
+    for i, width in enumerate(reversed(widths[:-1])):
+        fan = fans[min(i, len(fans) - 1)]
         sampled = rows * (degree if fan < 0 else min(fan, degree))
         rows = min(n, rows + sampled)
         batch += 3 * FLOAT * rows * width + 2 * EDGE_BYTES * sampled
     widest = max(widths[1:])
-    at_once = min(run.config.train.samples, states.States(n).at_once(2 * widest, widest))
+    at_once = min(settings.samples, states.States(n).at_once(2 * widest, widest))
     hidden = (2 * at_once + 1) * FLOAT * n * widest + states.CHUNK_BYTES * 3
     if run.config.model.architecture == "gcn" and holds_features(run.data.x):
-        hidden += sum(_input_bytes(run, n, n, widths[0]))
-    edges = EDGE_BYTES * e + SORT_BYTES * e
-    return MemoryEstimate(edges, 2 * batch, rest[0], rest[1] + hidden)
+        hidden += _input_bytes(run, n, n)
+    return 2 * batch, hidden
 
 
-def _estimate_field(n: int, e: int, rows: int, layers: int) -> list[tuple[int, int]]:
-    """Sources and edges of each layer's part, first layer first, of a random graph."""
-    degree, parts = e / max(n, 1), list[tuple[int, int]]()
-    for _ in range(layers):
-        edges = min(e, int(rows * degree) + 1)
-        sources = min(n, int(n * -math.expm1(-edges / max(n, 1))) + 1)
-        parts.append((max(sources, min(rows, n)), edges))
-        rows = parts[-1][0]
-    return parts[::-1]
-
-
-def _input_bytes(run: Run, n: int, read: int, width: int) -> tuple[int, int]:
+def _input_bytes(run: Run, n: int, read: int) -> int:
     """What the features take beside their stored form: preprocessed, sparse, or rows of them."""
-    x = run.data.x
+    x, width = run.data.x, int(run.data.x.shape[1])
     changed = 0 if run.engine.defaults.features == "stored" else FLOAT * n * width
     if x.layout is not torch.strided:
-        return 24 * int(x.values().numel() if x.layout is torch.sparse_csr else x._nnz()), changed
+        entries = x.values().numel() if x.layout is torch.sparse_csr else x._nnz()
+        return 24 * int(entries) + changed
     seen = x[:: max(1, n // 4096)]
     share = int(torch.count_nonzero(seen)) / max(1, seen.numel())
     if share < SPARSE_DENSITY:
-        return int(64 * share * n * width), changed
-    return (FLOAT * read * width if read < n else 0), changed
-
-
-def _count_edges(data: Any) -> int:
-    edge_index = data.edge_index
-    return int(edge_index.shape[1]) if isinstance(edge_index, torch.Tensor) else 0
-
-
-def _list_widths(run: Run) -> list[int]:
-    """The number of features before and after every layer."""
-    settings, first = run.config.model, int(run.data.x.shape[1])
-    out = run.task.width(run.data, run.dataset.num_classes, settings.hidden)
-    return [first, *[settings.hidden] * (settings.layers - 1), max(1, int(out))]
-
-
-def _advise(run: Run) -> str:
-    settings = run.config
-    known = getattr(settings.train, "batch_size", None)
-    if known == 0:
-        return "train on mini-batches (--batch-size 1024), or lower model.hidden"
-    if known:
-        return "lower --batch-size, --fan-out or model.hidden"
-    return "lower model.hidden, model.layers or train.passes"
+        return int(64 * share * n * width) + changed
+    return (FLOAT * read * width if read < n else 0) + changed

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.config import Config, TrainSettings
+from graphdrop.config import Config
 from graphdrop.loading import NeighborLoader, WholeGraph
 from graphdrop.loading.sampling import random_order
 from graphdrop.loading.transfer import move_batches
@@ -43,110 +43,71 @@ class Step(NamedTuple):
     """The consistency loss: runs of outputs, and the factor of the mean over each."""
 
 
-def build_batches(
-    config: Config,
-    data: Data,
-    train: Tensor,
-    labels: Tensor,
-    *,
-    task: Task,
-    model: SampledModel,
-    ranks: Ranks,
-) -> MiniBatches | None:
-    """The mini-batches that the settings ask for; ``None`` for full batch.
+class MiniBatches:
+    """The mini-batches of a run.
 
     Args:
         config: all settings of the run.
         data: the whole graph.
         train: the numbers of the labelled nodes.
-        labels: their targets, on the device of the run.
-        task: what is predicted.
-        model: the network that is trained.
-        ranks: the processes that divide the batches.
-    """
-    settings = config.train
-    if not settings.batch_size:
-        if ranks.size > 1:
-            raise ValueError(
-                f"train.batch_size is 0, but there are {ranks.size} ranks; ranks divide "
-                "mini-batches: give --batch-size, or start one process without torchrun"
-            )
-        return None
-    if not task.of_nodes:
-        raise ValueError(
-            f"train.batch_size is {settings.batch_size}; {type(task).__name__} takes 0, because "
-            "its targets are not nodes. Train full batch."
-        )
-    return MiniBatches(
-        data if data.edge_index.is_cpu else copy.copy(data).cpu(),  # batches are cut out there
-        train,
-        labels,
-        task=task,
-        settings=settings,
-        model=model,
-        seed=config.seed,
-        every_node=bool(config.objective.agree or config.objective.teach),
-        ranks=ranks,
-    )
-
-
-class MiniBatches:
-    """The mini-batches of a run.
-
-    Args:
-        data: the whole graph, on the CPU; batches are moved to the device of the labels.
-        train: the numbers of the labelled nodes.
-        labels: their targets.
-        task: which weighs targets.
-        settings: batch size, fan-outs and sampler.
-        model: whose layers decide the number of hops.
-        seed: of the order and of the samples.
-        every_node: whether batches also have nodes without a label, for losses over all nodes.
+        labels: their targets, on the device of the run, to which batches are moved.
+        task: what is predicted; it weighs targets.
+        model: the network that is trained; its layers decide the number of hops.
         ranks: the processes that divide the batches.
     """
 
     def __init__(
         self,
+        config: Config,
         data: Data,
         train: Tensor,
         labels: Tensor,
         *,
         task: Task,
-        settings: TrainSettings,
         model: SampledModel,
-        seed: int,
-        every_node: bool,
         ranks: Ranks,
     ) -> None:
-        self.labels, self.task, self.ranks, self.seed = labels, task, ranks, seed
+        settings = config.train
+        if not task.of_nodes:
+            raise ValueError(
+                f"train.batch_size is {settings.batch_size}; {type(task).__name__} takes 0, "
+                "because its targets are not nodes. Train full batch."
+            )
+        if not data.edge_index.is_cpu:  # batches are cut out on the CPU
+            data = copy.copy(data).cpu()
+        self.labels, self.task, self.ranks, self.seed = labels, task, ranks, config.seed
         self.device, self._model = labels.device, model
         self._size, self._labelled, self._nodes = settings.batch_size, len(train), data.num_nodes
         self._total = task.total_weight(labels)
         seeds = train.cpu()
-        if every_node:
+        # the consistency loss and the teacher are also of nodes without a label
+        self._every_node = bool(config.objective.agree or config.objective.teach)
+        if self._every_node:
             unlabelled = torch.ones(self._nodes, dtype=torch.bool)
             unlabelled[seeds] = False
             seeds = torch.cat([seeds, unlabelled.nonzero().flatten()])
-        self._every_node = every_node
         self._features: Tensor | SparseFeatures | None = None
         if isinstance(model, GCN) and self.device.type == "cpu":
             self._features = held_features(model, data, model.defaults)
+        layers = model.sampled_layers().values()
+        samplers = [layer.sampler for layer in layers if layer.sampler is not None]
         whole = WholeGraph.from_data(data)
-        if not _reads_edges(model):
-            whole.x = None
-        else:
+        whole.x = None
+        if any(sampler.reads_edges for sampler in samplers):
             whole.x = model.defaults.inputs(data).x
         if self._features is not None:
             data = copy.copy(data)
             data.num_nodes, data.x = self._nodes, None
+        fans = [int(count) for count in settings.fan_out.split(",")]
+        hops = sum(max(1, int(getattr(layer.owner, "K", 1))) for layer in layers)
         self.loader = NeighborLoader(
             data,
-            fan_outs_of_hops(model, settings.fan_out),
+            (fans + fans[-1:] * hops)[:hops],  # the last one counts for further hops
             seeds,
             sampler=settings.sampler,
             importance=settings.importance,
             batch_size=self._size,
-            seed=seed,
+            seed=self.seed,
             whole=whole,
         )
         self.batches = math.ceil(self._labelled / self._size)
@@ -161,7 +122,7 @@ class MiniBatches:
         if self._every_node:
             others = random_order(self._nodes - self._labelled, self.seed, number, which=1)
             others = others[: self.batches * self._size] + self._labelled
-        steps = (self._make_step(number, step, order, others) for step in range(self.steps))
+        steps = (self._make_step(number, i, order, others) for i in range(self.steps))
         yield from move_batches(steps, self.device, self._move)
 
     def _move(self, step: Step) -> Step:
@@ -174,17 +135,18 @@ class MiniBatches:
             data.graph.parts(self._model.normalization, len(self._model.layers))
         return step._replace(data=data)
 
-    def _make_step(self, epoch: int, step: int, order: Any, others: Any) -> Step:
-        ranks = self.ranks.size
-        at, busy = step * ranks + self.ranks.number, min(ranks, self.batches - step * ranks)
-        there = at < self.batches
+    def _make_step(self, epoch: int, i: int, order: Any, others: Any) -> Step:
+        """The step `i` of an epoch, for labelled nodes in this order and some of the others."""
+        ranks, size = self.ranks.size, self._size
+        batch, busy = i * ranks + self.ranks.number, min(ranks, self.batches - i * ranks)
+        there = batch < self.batches
         # a rank without a batch takes part with nodes that do not count
-        chosen = _share(order, at, self._size) if there else order[: self._size]
+        chosen = order[batch * size : (batch + 1) * size] if there else order[:size]
         # nodes without a label are divided by steps and then by ranks: one rank has the same
-        more = others[step * len(others) // self.steps : (step + 1) * len(others) // self.steps]
+        more = others[i * len(others) // self.steps : (i + 1) * len(others) // self.steps]
         here = self.ranks.number if there else busy
         more = more[here * len(more) // busy : min(here + 1, busy) * len(more) // busy]
-        data = self.loader.around(np.concatenate([chosen, more]), epoch * self.batches + at)
+        data = self.loader.around(np.concatenate([chosen, more]), epoch * self.batches + batch)
         if isinstance(self._features, SparseFeatures):
             data.x = self._features.select(data.n_id)
         elif self._features is not None:
@@ -193,37 +155,12 @@ class MiniBatches:
             data = self._model.defaults.inputs(data)
         labels = self.labels[torch.from_numpy(chosen).to(self.labels.device)]
         scale = self.steps * self.task.total_weight(labels) / self._total if there else 0.0
-        return Step(
-            data, labels, scale, self._weigh_parts(len(chosen), len(more), len(others), there)
-        )
-
-    def _weigh_parts(
-        self, labelled: int, more: int, others: int, there: bool
-    ) -> list[tuple[slice, float]]:
-        """The labelled nodes, and the others, which stand for all without a label."""
-        if not self._every_node:
-            return []
-        per_node = self.steps / self._nodes if there else 0.0
-        parts = [(slice(0, labelled), per_node * labelled)]
-        if more:
-            stands_for = (self._nodes - self._labelled) / others
-            parts.append((slice(labelled, labelled + more), per_node * more * stands_for))
-        return parts
-
-
-def _share(nodes: Any, number: int, size: int) -> Any:
-    return nodes[number * size : (number + 1) * size]
-
-
-def fan_outs_of_hops(model: SampledModel, fan_out: str) -> list[int]:
-    """The fan-out of every hop; the last one given counts for further hops."""
-    given = [int(count) for count in fan_out.split(",")]
-    hops = sum(
-        max(1, int(getattr(layer.owner, "K", 1))) for layer in model.sampled_layers().values()
-    )
-    return (given + given[-1:] * hops)[:hops]
-
-
-def _reads_edges(model: SampledModel) -> bool:
-    layers = model.sampled_layers().values()
-    return any(layer.sampler is not None and layer.sampler.reads_edges for layer in layers)
+        parts: list[tuple[slice, float]] = []
+        if self._every_node:
+            labelled, per_node = len(chosen), self.steps / self._nodes if there else 0.0
+            parts.append((slice(0, labelled), per_node * labelled))
+            if len(more):  # which stand for all nodes without a label
+                stands_for = (self._nodes - self._labelled) / len(others)
+                part = slice(labelled, labelled + len(more))
+                parts.append((part, per_node * len(more) * stands_for))
+        return Step(data, labels, scale, parts)

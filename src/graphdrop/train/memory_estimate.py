@@ -17,7 +17,6 @@ import torch
 
 from graphdrop.graph.masks import Kind, Mask
 from graphdrop.io.memory import format_bytes, free_bytes
-from graphdrop.nn.conv import SampledGCNConv
 from graphdrop.nn.features import SPARSE_DENSITY
 from graphdrop.nn.held_features import holds_features
 from graphdrop.nn.layerwise import states

@@ -25,7 +25,7 @@ from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import layerwise_samples
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
-from graphdrop.train.batches import MiniBatches, build_batches
+from graphdrop.train.batches import MiniBatches
 from graphdrop.train.edge_rates import fit_edges, teacher_of
 from graphdrop.train.objective import Objective, check_consistency
 from graphdrop.train.provenance import fingerprint
@@ -205,6 +205,16 @@ def prepare_run(
         engine.estimator = (
             named_estimator(name, settings.temperature) if own_model else estimator(settings, name)
         )
+    batches = None
+    if config.train.batch_size:
+        batches = MiniBatches(
+            config, dataset.data, rows["train"], labels, task=task, model=engine, ranks=ranks
+        )
+    elif ranks.size > 1:
+        raise ValueError(
+            f"train.batch_size is 0, but there are {ranks.size} ranks; ranks divide "
+            "mini-batches: give --batch-size, or start one process without torchrun"
+        )
     return Run(
         config=config,
         dataset=dataset,
@@ -218,9 +228,7 @@ def prepare_run(
         own_model=own_model,
         engine=engine,
         objective=Objective(config.objective, engine, len(labels)),
-        batches=build_batches(
-            config, dataset.data, rows["train"], labels, task=task, model=engine, ranks=ranks
-        ),
+        batches=batches,
         ranks=ranks,
         teacher=teacher,
     )

@@ -22,7 +22,7 @@ from experiments.single_run import (
 from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.graph import Graph
-from graphdrop.metrics import registry
+from graphdrop.metrics.decisions import accuracy
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import Trainer, trainer
 from graphdrop.train.progress import Silent
@@ -107,7 +107,7 @@ def test_curves_are_those_of_the_metrics(tiny_config, synthetic):
     assert len(curves["risk"]) == COVERAGES
     half = metrics.selective_risk(prediction.probabilities, labels, 0.5, **known)
     assert curves["risk"][COVERAGES // 2 - 1] == pytest.approx(float(half))
-    assert curves["risk"][-1] == pytest.approx(1 - registry.accuracy(prediction.vote, labels))
+    assert curves["risk"][-1] == pytest.approx(1 - accuracy(prediction.vote, labels))
 
 
 def test_dropout_is_scored_both_without_masks_and_sampled(tiny_config):

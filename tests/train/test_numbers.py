@@ -9,7 +9,7 @@ from torch_geometric.nn import GraphSAGE
 
 from graphdrop import Config, GraphDropConnect, Trainer, attach, load, predict
 from graphdrop.data.store import convert
-from graphdrop.metrics.registry import mean_error
+from graphdrop.metrics.numbers import mean_error
 from graphdrop.train.progress import Silent, describe
 from graphdrop.train.tuning import tune
 

@@ -82,7 +82,7 @@ def evaluate(
 
     With --dataset, or --nodes and --edges, it scores another graph with the same columns.
     """
-    from graphdrop.metrics.registry import mean_error  # noqa: PLC0415
+    from graphdrop.metrics.numbers import mean_error  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.records import ResultNote, result_note  # noqa: PLC0415
 

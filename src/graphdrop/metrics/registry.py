@@ -6,16 +6,31 @@ write its function and add one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from graphdrop.config import Config
 from graphdrop.metrics.calibration import calibration_error
+from graphdrop.metrics.decisions import (
+    accuracy,
+    label_accuracy,
+    label_nll,
+    macro_f1,
+    micro_f1,
+    per_class_recall,
+)
+from graphdrop.metrics.numbers import (
+    as_columns,
+    gaussian_nll,
+    interval_coverage,
+    interval_width,
+    r_squared,
+    root_mean_square_error,
+)
 from graphdrop.metrics.ood import ood_auroc
 from graphdrop.metrics.pavpu import pavpu
 from graphdrop.metrics.rare import RareFigures, rare_figures
@@ -84,27 +99,6 @@ class Scores(dict[str, float]):
         }
 
 
-def accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """The fraction of nodes whose class is right; both arguments are `(n,)`."""
-    return int((predicted == labels).sum()) / len(labels)
-
-
-def per_class_recall(predicted: Tensor, labels: Tensor) -> Tensor:
-    """The fraction of each class's nodes whose class is right, `(classes that occur,)`."""
-    present = labels.bincount().nonzero().flatten()
-    hits = [(predicted[labels == label] == label).double().mean() for label in present]
-    return torch.stack(hits)
-
-
-def macro_f1(predicted: Tensor, labels: Tensor) -> float:
-    """The mean of the classes' F1, over the classes that occur in `labels`; both are `(n,)`."""
-    scores = []
-    for label in labels.bincount().nonzero().flatten():
-        truth, said = labels == label, predicted == label
-        scores.append(2.0 * float((truth & said).sum()) / float(truth.sum() + said.sum()))
-    return sum(scores) / len(scores)
-
-
 def error_auroc(prediction: Any, labels: Tensor, by: str) -> float | None:
     """How well an uncertainty finds the errors: its AUROC; `None` where all or none are right.
 
@@ -147,82 +141,6 @@ def _rare_mean(field: str) -> Callable[[Any, Tensor, Config], float | None]:
         return fmean(getattr(figures, field) for figures in found) if found else None
 
     return compute
-
-
-def label_accuracy(prediction: Any, targets: Tensor) -> float:
-    """The fraction of right entries, with a yes above one half; `targets` are `(n, labels)`."""
-    return float((prediction.labels == (targets > 0.5)).double().mean())
-
-
-def label_nll(prediction: Any, targets: Tensor) -> float:
-    """The mean negative log-likelihood of all entries."""
-    yes = prediction.probabilities.double()
-    chance = torch.where(targets > 0.5, yes, 1.0 - yes).clamp_min(torch.finfo(torch.float32).tiny)
-    return float(-chance.log().mean())
-
-
-def micro_f1(prediction: Any, targets: Tensor) -> float:
-    """F1 of all entries together."""
-    truth, said = targets > 0.5, prediction.labels
-    hits = float((truth & said).sum())
-    return 2.0 * hits / max(1.0, float(truth.sum() + said.sum()))
-
-
-def root_mean_square_error(prediction: Any, targets: Tensor) -> float:
-    """The root mean square error of the predicted means; `targets` are `(n,)` or `(n, targets)`."""
-    return float((prediction.mean - as_columns(targets)).double().square().mean().sqrt())
-
-
-def mean_error(targets: Tensor, mean: Sequence[float] | None) -> float:
-    """The root mean square error of answering the mean of the training nodes for every node.
-
-    Args:
-        targets: ``(n,)`` or ``(n, targets)``.
-        mean: that of every target over the training nodes; by default over these targets.
-    """
-    truth = as_columns(targets).cpu().double()
-    answer = truth.mean(0) if mean is None else torch.tensor(mean, dtype=torch.float64)
-    return float((truth - answer).square().mean().sqrt())
-
-
-def moments_nll(prediction: Any, targets: Tensor) -> float:
-    """The mean negative log-likelihood of a Gaussian with the predicted mean and variance."""
-    terms = gaussian_nll(prediction.mean, prediction.variance.log(), as_columns(targets))
-    return float(terms.double().mean())
-
-
-def coverage(prediction: Any, targets: Tensor) -> float:
-    """The fraction of targets inside their central 90 % interval."""
-    low, high = prediction.intervals(0.9)
-    truth = as_columns(targets)
-    return float(((truth >= low) & (truth <= high)).double().mean())
-
-
-def interval_width(prediction: Any) -> float:
-    """The mean width of the central 90 % interval."""
-    low, high = prediction.intervals(0.9)
-    return float((high - low).double().mean())
-
-
-def r_squared(prediction: Any, targets: Tensor) -> float | None:
-    """The share of variance explained, the mean over targets; `None` where one is constant."""
-    truth = as_columns(targets).double()
-    spread = truth.var(0, correction=0)
-    if not bool((spread > 0).all()):
-        return None
-    error = (prediction.mean.double() - truth).square().mean(0)
-    return float((1.0 - error / spread).mean())
-
-
-def gaussian_nll(mean: Tensor, log_variance: Tensor, truth: Tensor) -> Tensor:
-    """The negative log-likelihood of every entry under a Gaussian, the constant included."""
-    constant = torch.log(torch.tensor(2.0 * torch.pi))
-    return 0.5 * (constant + log_variance + (truth - mean).square() * (-log_variance).exp())
-
-
-def as_columns(targets: Tensor) -> Tensor:
-    """Targets `(n,)` as `(n, 1)`; others as they are."""
-    return targets if targets.dim() > 1 else targets[:, None]
 
 
 def _pavpu(prediction: Any, labels: Tensor, config: Config) -> float:  # noqa: ARG001
@@ -363,15 +281,17 @@ METRICS: dict[Output, list[ScoreMetric]] = {
         ),
     ],
     "labels": [
-        _share("accuracy", "accuracy", lambda p, y, _: label_accuracy(p, y)),
-        ScoreMetric("f1", "F1", lambda p, y, _: micro_f1(p, y), higher_is_better=True),
-        ScoreMetric("nll", "NLL", lambda p, y, _: label_nll(p, y)),
+        _share("accuracy", "accuracy", lambda p, y, _: label_accuracy(p.probabilities, y)),
+        ScoreMetric(
+            "f1", "F1", lambda p, y, _: micro_f1(p.probabilities, y), higher_is_better=True
+        ),
+        ScoreMetric("nll", "NLL", lambda p, y, _: label_nll(p.probabilities, y)),
     ],
     "gaussian": [
         ScoreMetric(
             "rmse",
             "RMSE",
-            lambda p, y, _: root_mean_square_error(p, y),
+            lambda p, y, _: root_mean_square_error(p.mean, y),
             help="Root mean square error, in the unit of the target; good is far below what always "
             "answering the mean of the training nodes would give.",
         ),
@@ -385,7 +305,7 @@ METRICS: dict[Output, list[ScoreMetric]] = {
         ScoreMetric(
             "r2",
             "R2",
-            lambda p, y, _: r_squared(p, y),
+            lambda p, y, _: r_squared(p.mean, y),
             higher_is_better=True,
             help="The share of the variance of the target that the prediction explains; good is "
             "near 1, and always answering the mean gives 0.",
@@ -393,20 +313,22 @@ METRICS: dict[Output, list[ScoreMetric]] = {
         ScoreMetric(
             "nll",
             "NLL",
-            lambda p, y, _: moments_nll(p, y),
+            lambda p, y, _: float(
+                gaussian_nll(p.mean, p.variance.log(), as_columns(y)).double().mean()
+            ),
             help="Negative log-likelihood of a Gaussian with the predicted mean and variance; "
             "lower is better, and the unit of the target shifts it.",
         ),
         _share(
             "coverage",
             "coverage of 90 %",
-            lambda p, y, _: coverage(p, y),
+            lambda p, y, _: interval_coverage(p.intervals(0.9), y),
             help="The share of nodes whose number lies in the 90 % interval; good is near 90 %.",
         ),
         ScoreMetric(
             "width",
             "width of 90 %",
-            lambda p, _y, _: interval_width(p),
+            lambda p, _y, _: interval_width(p.intervals(0.9)),
             help="The mean width of the 90 % interval, in the unit of the target; of two runs that "
             "cover alike the narrower is better.",
         ),

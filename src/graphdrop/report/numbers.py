@@ -22,7 +22,8 @@ from graphdrop.data.names import Names
 from graphdrop.data.sources import short_name
 from graphdrop.inference import GaussianPredictive, predict
 from graphdrop.metrics import registry
-from graphdrop.metrics.registry import METRICS, Scores, as_columns, mean_error
+from graphdrop.metrics.numbers import as_columns, mean_error
+from graphdrop.metrics.registry import METRICS, Scores
 from graphdrop.nn.sampled import sampled
 from graphdrop.report.conclusions import compare_features
 from graphdrop.train import provenance

@@ -26,7 +26,8 @@ from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrator import Calibrator, Surroundings, average, keep_samples
 from graphdrop.inference.shift import describe_graph, digest_graph
-from graphdrop.metrics.registry import as_columns, find_rare_classes, mean_error
+from graphdrop.metrics.numbers import as_columns, mean_error
+from graphdrop.metrics.registry import find_rare_classes
 from graphdrop.train.divergence import explain_divergence
 from graphdrop.train.model_file import load_state
 from graphdrop.train.result import Result

@@ -16,7 +16,9 @@ from graphdrop.data import Dataset
 from graphdrop.data.splits import Split
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
 from graphdrop.metrics import nll, registry
-from graphdrop.metrics.registry import Output, Scores, as_columns, gaussian_nll
+from graphdrop.metrics.decisions import accuracy, label_accuracy, label_nll
+from graphdrop.metrics.numbers import as_columns, gaussian_nll, root_mean_square_error
+from graphdrop.metrics.registry import Output, Scores
 
 Moments = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of every target."""
@@ -113,8 +115,7 @@ class Classes(Task):
 
     def quality(self, answer: Predictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy and NLL."""
-        accuracy = registry.accuracy(answer.predicted, targets)
-        return accuracy, float(nll(answer.probabilities, targets))
+        return accuracy(answer.predicted, targets), float(nll(answer.probabilities, targets))
 
 
 class Labels(Task):
@@ -132,7 +133,8 @@ class Labels(Task):
 
     def quality(self, answer: LabelPredictive, targets: Tensor) -> tuple[float, float]:
         """Accuracy over all entries and NLL."""
-        return registry.label_accuracy(answer, targets), registry.label_nll(answer, targets)
+        chance = answer.probabilities
+        return label_accuracy(chance, targets), label_nll(chance, targets)
 
 
 LEAST_LOG_VARIANCE = -14.0
@@ -175,8 +177,8 @@ class Gaussian(Task):
 
     def quality(self, answer: GaussianPredictive, targets: Tensor) -> tuple[float, float]:
         """The negative root mean square error, and NLL."""
-        error = registry.root_mean_square_error(answer, targets)
-        return -error, registry.moments_nll(answer, targets)
+        nll_of_nodes = gaussian_nll(answer.mean, answer.variance.log(), as_columns(targets))
+        return -root_mean_square_error(answer.mean, targets), float(nll_of_nodes.double().mean())
 
 
 class Links(Labels):

@@ -48,7 +48,9 @@ def describe_graph(graph: Graph, unit: csr_array | None, posterior: Tensor | Non
         ends.cpu().numpy().astype(np.int64) for ends in (graph.edge_dst, graph.indices)
     )
     between = destination != source
-    ends = destination[between], source[between]
+    low, high = np.minimum(destination, source), np.maximum(destination, source)
+    pairs, pair_of = np.unique(low[between] * graph.num_dst + high[between], return_inverse=True)
+    ends = pairs // graph.num_dst, pairs % graph.num_dst  # each once, not in both directions
     neighbours = adjacency(np.concatenate(ends), np.concatenate(ends[::-1]), graph.num_dst)
     degree = np.diff(neighbours.indptr).astype(np.float64)
     numbers = np.zeros((len(destination), len(OF_GRAPHS)))
@@ -63,13 +65,11 @@ def describe_graph(graph: Graph, unit: csr_array | None, posterior: Tensor | Non
         shares, chance = posterior[:-1].numpy(), posterior[-1].numpy()
         together = np.einsum("ec,ec->e", shares[ends[0]] / chance, shares[ends[1]])
         columns[AGREEMENT] = np.log(np.maximum(together, LEAST_AGREEMENT))
-    weight = graph.weight.double().cpu().numpy()[between]
-    if len(weight) and weight.min() > 0.0:
-        columns[WEIGHT] = np.log(weight)
-    elif len(weight):
-        columns[WEIGHT] = weight
     for name, column in columns.items():
-        numbers[between, OF_GRAPHS.index(name)] = column
+        numbers[between, OF_GRAPHS.index(name)] = column[pair_of]
+    weight = graph.weight.double().cpu().numpy()[between]
+    positive = bool(len(weight)) and weight.min() > 0.0
+    numbers[between, OF_GRAPHS.index(WEIGHT)] = np.log(weight) if positive else weight
     return torch.from_numpy(numbers)
 
 

@@ -44,6 +44,10 @@ COEFFICIENT_WIDTH = 1.5
 START = np.array([2.0, -1.5, 1.5, -1.0, 1.0, 1.0])
 LARGEST = 15.0
 """A logit at which masks keep every edge; further ones are no different in float32."""
+TOLERANCE = 1e-6
+"""A step that gains a smaller share of the loss is the last one."""
+COLUMNS, FEWER_COLUMNS, MANY_EDGES = 128, 64, 200_000
+"""Columns that features are projected to, and those on graphs with many edges."""
 STEPS = 60
 """The largest number of iterations of L-BFGS from one start."""
 
@@ -272,7 +276,7 @@ def fit_edge_prior(
     numbers: Sequence[str] = OF_GRAPHS,
     columns: Mapping[str, Any] | None = None,
     level: float = 0.05,
-    projection: int = 128,
+    projection: int | None = None,
     most_labels: int = 2000,
     seed: int = 0,
 ) -> EdgeFit:
@@ -290,7 +294,8 @@ def fit_edge_prior(
         numbers: the numbers of ``OF_GRAPHS`` that the rates may depend on.
         columns: further numbers of the edges by name, ``[E]`` each in the order of ``edge_index``.
         level: of the test against one rate.
-        projection: features are projected to this number of columns if they have more.
+        projection: features are projected to this number of columns if they have more; by default
+            128, on graphs with 200,000 edges or more 64.
         most_labels: of more labelled nodes so many are drawn, of both kinds.
         seed: of the projection and of that draw.
 
@@ -308,6 +313,8 @@ def fit_edge_prior(
             f"data.y has dtype {y.dtype} and shape {tuple(y.shape)}; it takes the class of every "
             "node, [nodes] int64. Rates of edges are fitted to classes only."
         )
+    if projection is None:
+        projection = COLUMNS if graph.num_edges < MANY_EDGES else FEWER_COLUMNS
     generator = torch.Generator().manual_seed(seed)
     known, judged = (
         _nodes(data, name, attribute, given)
@@ -486,7 +493,12 @@ class _Problem:
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes half a second to import
 
         found = minimize(
-            self.loss, start, (free,), "L-BFGS-B", jac=True, options={"maxiter": STEPS}
+            self.loss,
+            start,
+            (free,),
+            "L-BFGS-B",
+            jac=True,
+            options={"maxiter": STEPS, "ftol": TOLERANCE},
         )
         out: Vector = found.x
         return out

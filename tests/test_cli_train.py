@@ -71,7 +71,7 @@ def test_training_prints_its_figures_and_writes_its_folder(run, graph, tmp_path)
     assert code == 0
     assert "mine, GCN-BBGDC, 3 layers, seed 1" in printed
     assert re.search(r"accuracy +NLL +ECE +PAvPU +AURC +balanced accuracy +macro F1", printed)
-    assert "PAvPU: certain up to 0.5 (fraction of largest entropy)." in printed
+    assert "PAvPU: certain up to 0.5 of the largest entropy." in printed
     result = json.loads((out / "result.json").read_text())
     for part in ("validation", "test"):
         scores = [result[part][name] for name in SHOWN]

@@ -17,7 +17,7 @@ from graphdrop import ARM, REINFORCE, attach, predict
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.nn.attach import Handle
 from graphdrop.nn.sampled import sampled
-from graphdrop.sampling.rates import AmortizedRate, BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect, RandomWalk
 
 IN, OUT = 5, 3
@@ -322,7 +322,6 @@ def test_what_undoes_the_masks_behind_the_handle_is_an_error(name, value):
         ),
         (lambda: attach(stock(), GraphDropConnect(FixedRate(keep=0.5), pairs=True)), "pairs=True"),
         (lambda: attach(stock(), RandomWalk(FixedRate(keep=0.5))), "RandomWalk"),
-        (lambda: attach(stock(), DropEdge(AmortizedRate(22))), "AmortizedRate"),
         (lambda: Handle(stock()), "has no layer that samples its connections"),
         (lambda: predict(stock(), DATA), "has no layer that samples its connections"),
         (

@@ -12,7 +12,6 @@ from graphdrop.graph import Graph, Normalization
 from graphdrop.graph.masks import Sharing
 from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.plan import LayerPass, Order, SharedProduct, convolve, layer_passes
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
@@ -86,7 +85,6 @@ class SampledGCNConv(SampledLayer):
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator
         self.temperature = None if self.estimator is None else self.estimator.temperature
-        self._inputs = Inputs()
         self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
         blocks = 1
         if self.init is Init.PAPER and sampler is not None and sampler.sharing is Sharing.EDGE:
@@ -129,10 +127,10 @@ class SampledGCNConv(SampledLayer):
             shared: the product with the weights, if several passes share it.
         """
         if drawn is None:
-            x = self._inputs.features(x, self)
+            x = self.inputs.features(x, self)
             batch = self.in_batch
             if batch is None:
-                graph = self._inputs.graph(edge_index, edge_weight, x.shape[0], self.normalization)
+                graph = self.inputs.graph(edge_index, edge_weight, x.shape[0], self.normalization)
             else:
                 check_batch(batch, x.shape[0], None)
                 graph = batch.square(self.normalization)

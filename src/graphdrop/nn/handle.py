@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from graphdrop.graph import Normalization
 from graphdrop.nn.batches import batch_graph, needed_batch_graph
 from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.nn.state import buffers_kept, call, predicting, seeded
@@ -135,6 +138,29 @@ class Handle(SampledModel):
                 stack.callback(layer.leave_batch)
             yield
 
+    def observe(self, data: Any) -> None:
+        """Compute rates that depend on edges, such as an `EdgeRate`, from a graph.
+
+        Predictions and the trainer do it. In a loop of your own, call it before the first step.
+
+        Args:
+            data: a PyG ``Data`` with the features of all nodes, or a mini-batch.
+        """
+        if not any(one.sampler and one.sampler.reads_edges for one in self.layers.values()):
+            return
+        batch = batch_graph(data)
+        x: Tensor | SparseFeatures | None = data.x if batch is None else batch.whole.x
+        if batch is not None:
+            graph = batch.whole.graph(Normalization.SYM)
+        else:
+            weight = getattr(data, "edge_weight", None)
+            if isinstance(x, Tensor) and x.layout is not torch.strided:
+                x = SparseFeatures.from_tensor(x)
+            graph = self._first.inputs.graph(
+                data.edge_index, weight, data.x.shape[0], Normalization.SYM
+            )
+        self.show_edges(self._first.inputs, graph, x)
+
     def call(self, data: Any) -> Tensor:
         """The model's output on a PyG ``Data``, whose attributes are the arguments of forward."""
         graph = batch_graph(data)
@@ -156,6 +182,7 @@ class Handle(SampledModel):
         In evaluation the options of ``attach`` for DropOut and BatchNorm apply to draws; the
         expectation, ``None``, is deterministic.
         """
+        self.observe(data)
         for draw in draws:
             if training:
                 with self.drawing(draw):

@@ -297,14 +297,14 @@ class GCN(KeepsStream, SampledModel):
             size = features.shape[0]
             graph = self._inputs.graph(edge_index, edge_weight, size, self.normalization)
             parts, inputs = self._parts(graph, features, rows)
-            self._show_edges(graph, features)
+            self.show_edges(self._inputs, graph, features)
         else:
             whole = batch.whole
             edges = whole.edge_index, whole.edge_weight, whole.num_nodes
             # the same object as that of predictions on the whole graph
             graph = whole.keep(self._inputs.graph(*edges, self.normalization))
             parts, inputs = self._parts_of_batch(batch, features, rows)
-            self._show_edges(graph, batch.whole.x)
+            self.show_edges(self._inputs, graph, batch.whole.x)
         steps = list(zip(convs, parts, strict=True))
         while together:
             masks = [
@@ -392,22 +392,6 @@ class GCN(KeepsStream, SampledModel):
         if read == x.shape[0]:
             return parts, x
         return parts, x[:read] if isinstance(x, Tensor) else x.select(torch.arange(read))
-
-    def _show_edges(self, graph: Graph, x: Tensor | SparseFeatures | None) -> None:
-        """Set the edges of samplers whose rates are computed from them."""
-        samplers = [layer.sampler for layer in self._convs if layer.sampler is not None]
-        if not any(sampler.reads_edges for sampler in samplers):
-            return
-        if x is None:
-            raise ValueError(
-                "the rates are computed from the features of both ends of an edge, and the batch "
-                "knows those of its own nodes alone: use graphdrop.loading.NeighborLoader, or "
-                "WholeGraph.from_data(data)"
-            )
-        # every layer has a copy of one rate, and all copies read the same of an edge
-        edges = self._inputs.edges(graph, x, samplers[0].rate)
-        for sampler in samplers:
-            sampler.observe(edges)
 
 
 def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:

@@ -13,7 +13,6 @@ from graphdrop.graph.masks import Kind, Mask, Sharing, rescale_factor
 from graphdrop.kernels import aggregate
 from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures, drop_dense
-from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Draw, Sampler
@@ -82,7 +81,6 @@ class MixedOrderPropagation(SampledLayer):
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator
         self.temperature = None if self.estimator is None else self.estimator.temperature
-        self._inputs = Inputs()
         self.start_stream(int(torch.randint(2**63 - 1, ())) if seed is None else seed)
 
     @property
@@ -117,7 +115,7 @@ class MixedOrderPropagation(SampledLayer):
         nodes = x.shape[0]
         batch = self.in_batch
         if batch is None:
-            graph = self._inputs.graph(edge_index, edge_weight, nodes, self.normalization)
+            graph = self.inputs.graph(edge_index, edge_weight, nodes, self.normalization)
         else:
             check_batch(batch, nodes, None)
             graph = batch.square(self.normalization)
@@ -125,7 +123,7 @@ class MixedOrderPropagation(SampledLayer):
         if self._keeps_all(draw):
             if isinstance(x, SparseFeatures) or weight is not None or x.requires_grad:
                 return self._mixed(x, graph, None, number, weight=weight)
-            kept: Tensor = self._inputs._known.get(
+            kept: Tensor = self.inputs._known.get(
                 lambda: self._mixed(x, graph, None, number), x, graph, extra=("kept", self.orders)
             )
             return kept

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from graphdrop.graph import Graph
 from graphdrop.nn.defaults import PredictionDefaults
+from graphdrop.nn.features import SparseFeatures
+from graphdrop.nn.inputs import Inputs
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Estimator
 from graphdrop.sampling.samplers import Draw, UsedMask
@@ -94,13 +97,30 @@ class SampledModel(ABC):
                 total = total + layer.sampler.rate.kl()
         return total
 
+    def show_edges(self, inputs: Inputs, graph: Graph, x: Tensor | SparseFeatures | None) -> None:
+        """Set the edges of samplers whose rates are computed from them, with those of a graph."""
+        samplers = [one.sampler for one in self.sampled_layers().values() if one.sampler]
+        if not any(sampler.reads_edges for sampler in samplers):
+            return
+        if x is None:
+            raise ValueError(
+                "the rates are computed from the features of both ends of an edge, and the batch "
+                "knows those of its own nodes alone: use graphdrop.loading.NeighborLoader, or "
+                "WholeGraph.from_data(data)"
+            )
+        # every layer has a copy of one rate, and all copies read the same of an edge
+        edges = inputs.edges(graph, x, samplers[0].rate)
+        for sampler in samplers:
+            sampler.observe(edges)
+
     @torch.no_grad()
     def drop_rates(self) -> dict[str, float | None]:
         """The expected drop rate of each layer: of its sampler, or of its DropOut, or None."""
         rates: dict[str, float | None] = {}
         for name, layer in self.sampled_layers().items():
             sampler = layer.sampler or layer.dropout
-            keep = None if sampler is None else sampler.rate.mean().flatten()
+            unseen = sampler is not None and 0 in sampler.rate.entries  # no edges yet
+            keep = None if sampler is None or unseen else sampler.rate.mean().flatten()
             rates[name] = None if keep is None else 1.0 - float(keep.mean())
         return rates
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphdrop.loading.batch import BatchGraph
+from graphdrop.nn.inputs import Inputs
 from graphdrop.sampling.estimators import Estimator
 from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
@@ -57,6 +58,8 @@ class SampledLayer(KeepsStream):
         """Whether Monte Carlo samples apply the model's own DropOut; in its first layer only."""
         self.batch_statistics = False
         """Whether BatchNorm uses batch statistics in samples; in the first layer only."""
+        self.inputs = Inputs()
+        """The graphs and features of calls; of the whole model in its first layer."""
         self.description: dict[str, Any] | None = None
         """The arguments of ``attach`` as JSON, to repeat the call; in the first layer only."""
         self._asked: list[tuple[Draw | None, int]] = []  # innermost last; empty where nobody asks

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn.models import basic_gnn
+from torch_geometric.utils import remove_self_loops
 
-from graphdrop import GCN, DropEdge, Graph, GraphDropConnect, load, predict, save
+from graphdrop import GCN, DropEdge, Graph, GraphDropConnect, attach, load, predict, save
 from graphdrop.loading import NeighborLoader
 from graphdrop.sampling import EdgeFit, EdgePrior, EdgeRate, fit_edge_prior
 from graphdrop.sampling.samplers import Draw
@@ -85,6 +87,34 @@ def test_batches_have_the_masks_of_the_whole_graph(fitted: tuple[Data, EdgeFit])
     for batch in NeighborLoader(data, [-1, -1], batch_size=7):
         (out,) = own.samples(batch, [draw])
         torch.testing.assert_close(out[: batch.batch_size], whole[batch.n_id[: batch.batch_size]])
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_attached_model_has_the_rates_of_our_own(
+    fitted: tuple[Data, EdgeFit], before: bool
+) -> None:
+    data, fit = fitted
+    sampler = GraphDropConnect(EdgeRate(fit), blocks=2, before_normalization=before)
+    own, theirs = GCN(6, 8, 2, 3, sampler, seed=3), basic_gnn.GCN(6, 8, 2, 3)
+    handle = attach(theirs, sampler, seed=3)
+    for ours, masked in zip(own.layers, handle.layers.values(), strict=True):
+        masked.layer.lin.weight.data = ours.weight.detach().T.clone()
+    with pytest.raises(ValueError, match=r"call handle\.observe\(data\) first"):
+        theirs(data.x, data.edge_index)
+    data, new = data.clone(), graph_of(30, seed=1)
+    for graph in (data, new):  # GCNConv makes one of several self-loops
+        graph.edge_index, _ = remove_self_loops(graph.edge_index)
+        for options in ({}, {"layerwise": True}):
+            one, other = (predict(m, graph, 3, seed=1, **options) for m in (own, theirs))
+            torch.testing.assert_close(one.probabilities, other.probabilities)
+    handle.observe(data)
+    draw = Draw(seed=0, step=1)
+    with handle.drawing(draw):
+        found = theirs(data.x, data.edge_index)
+    torch.testing.assert_close(found, own(data.x, data.edge_index, draw=draw))
+    for batch in NeighborLoader(data, [-1, -1], batch_size=7):
+        (out,) = handle.samples(batch, [draw])
+        torch.testing.assert_close(out, found[batch.n_id[: batch.batch_size]])
 
 
 def test_rates_that_read_a_column_of_the_user_say_what_is_missing() -> None:

@@ -136,11 +136,10 @@ def _check_sampler(sampler: Sampler) -> None:
             f"sampler is of type {type(sampler).__name__}; it takes a Sampler such as "
             "GraphDropConnect(BetaBernoulliRate())."
         )
-    if sampler.needs_earlier_layers or sampler.reads_edges:
-        kind = type(sampler if sampler.needs_earlier_layers else sampler.rate).__name__
+    if sampler.needs_earlier_layers:
         raise ValueError(
-            f"sampler is or has a {kind}, which needs to know the layers before it or the features "
-            "of nodes; an attached layer knows its messages alone: use graphdrop.GCN"
+            f"sampler is a {type(sampler).__name__}, which needs to know the layers before it; an "
+            "attached layer knows its messages alone: use graphdrop.GCN"
         )
     if sampler.needs_weights:
         raise ValueError(

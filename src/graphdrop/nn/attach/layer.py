@@ -299,6 +299,11 @@ class MaskedLayer(SampledLayer):
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
         if keeps_all or sampler.rate.keeps_all or self._masked_weights:
             return Masking(edges, None, None, draw, self.number)
+        if 0 in sampler.rate.entries:
+            raise ValueError(
+                f"the rate of {self.layer} is computed from the edges of a graph, which are not "
+                "set: call handle.observe(data) first"
+            )
         if sampler.rate.entries:
             edges = edges.numbered(sampler.rate.entries.numel())
         mask = sampler.mask(edges.graph, draw, number)

@@ -109,8 +109,9 @@ def layerwise_samples(
         graph = engine._inputs.graph(data.edge_index, weight, len(features), engine.normalization)
         if any(one.sampler is not None and one.sampler.reads_edges for one in engine._convs):
             whole = engine._inputs.features(settings.inputs(data).x, first)
-            engine._show_edges(graph, whole)
+            engine.show_edges(engine._inputs, graph, whole)
         return LayerwiseGCN(engine, features, graph, states, rows).samples(draws)
     if not isinstance(engine, Handle):
         raise TypeError(f"{type(engine).__name__} has no layer-wise passes: leave layerwise out")
+    engine.observe(settings.inputs(data))
     return LayerwiseModel(engine, features, data, states, rows).samples(draws)

@@ -18,7 +18,9 @@ from packaging.version import Version
 import graphdrop
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+CONTRACTS: list[dict[str, list[str]]] = PYPROJECT["tool"]["importlinter"]["contracts"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 PROSE = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/install.md", "docs/data.md"]
 
@@ -176,10 +178,18 @@ SAMPLING = ["sampling/samplers", "sampling/estimators", "sampling/rates"]
 
 def test_lint_refuses_packages_out_of_order(tmp_path: Path) -> None:
     root = tmp_path / "graphdrop"
-    for name in ["", "cli", "sampling", "data", "executors", "config", *SAMPLING]:
+    acyclic = ["metrics", "inference", "calibration", "train"]  # rooms without cycles of files
+    for name in ["", "cli", "sampling", "data", "executors", "config", *SAMPLING, *acyclic]:
         (root / name).mkdir()
         (root / name / "__init__.py").touch()
     tool = str(Path(sys.executable).with_name("lint-imports"))
+    for allowed in [line for rule in CONTRACTS for line in rule.get("ignore_imports", ())]:
+        importer, imported = (
+            (tmp_path / module.replace(".", "/")).with_suffix(".py")
+            for module in allowed.split(" -> ")
+        )
+        importer.write_text(f"import {allowed.split()[-1]}")
+        imported.touch()
     command = [tool, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     environment = {"PYTHONPATH": str(tmp_path)}
     (tmp_path / "experiments").mkdir()

@@ -55,8 +55,8 @@ def test_the_first_sum_may_be_in_inference_mode_and_the_next_a_training_step(
 ) -> None:
     _keep_all.cache_clear()
     graph = fresh_graph()
-    graph = graph if whole else graph.rows(torch.arange(0, NODES, 3))
     mask = MASKS[name](graph)
+    graph = graph if whole else graph.rows(torch.arange(0, NODES, 3))
     x = normal(graph.num_src, FEATURES).requires_grad_()
     with torch.inference_mode():
         predicted = aggregate(graph, x, mask, backend=backend)

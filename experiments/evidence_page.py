@@ -1,6 +1,6 @@
-"""The passages of docs/evidence.md and README.md that are made from the committed records.
+"""The passages of docs/evidence.md that are made from the committed records.
 
-    python -m experiments.evidence_page results docs/evidence.md README.md
+    python -m experiments.evidence_page results docs/evidence.md
 
 writes them between their marks; a test compares them with the records.
 """

@@ -29,6 +29,8 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         "propagate": "features",
         "combine": "mean",
         "input_dropout": "same",
+        "edges": "one-rate",
+        "edge_level": 0.05,
     },
     "data": {"calibration": 0.0, "missing": "impute", "task": "auto"}
     | dict.fromkeys(
@@ -45,7 +47,7 @@ _CAME_LATER: Mapping[str, Mapping[str, Any]] = {
         ),
         "",
     ),
-    "objective": {"agree": 0.0, "sharpen": 0.5, "class_weights": "none"},
+    "objective": {"agree": 0.0, "teach": 0.0, "sharpen": 0.5, "class_weights": "none"},
     "train": {
         "optimizer": "adam",
         "passes": 1,

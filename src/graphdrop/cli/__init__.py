@@ -16,6 +16,7 @@ from graphdrop.cli import (
     card,
     data,
     demo,
+    edge_table,
     output,
     predict,
     report,
@@ -40,6 +41,7 @@ demo.add_to(app)
 train.add_to(app)
 runs.add_to(app)
 predict.add_to(app)
+edge_table.add_to(app)
 report.add_to(app)
 card.add_to(app)
 app.add_typer(data.app, name="data")

@@ -160,12 +160,17 @@ def example(
     folder: Annotated[Path, typer.Argument(help="Folder to write them into; it is made.")] = Path(
         "examples/data"
     ),
+    dirty: Annotated[
+        bool, typer.Option("--dirty", help="Write tables of which many edges are wrong.")
+    ] = False,
 ) -> None:
     """Write tables to try things on: nodes.csv and edges.csv, two hundred papers, all made up.
 
-    new_nodes.csv and new_edges.csv, without classes, are for `predict` on another graph.
+    new_nodes.csv and new_edges.csv, without classes, are for `predict` on another graph. With
+    --dirty it writes eight hundred papers with wrong citations, and bad_edges.csv, which lists
+    these.
     """
-    written = write_example(folder)
+    written = write_example(folder, dirty=dirty)
     say(f"Wrote {', '.join(path.name for path in written)} into {folder}.")
     output.result(files=written)
 

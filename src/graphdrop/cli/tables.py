@@ -22,6 +22,19 @@ Edges = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+EDGE_RATES = ("fitted", "one-rate", "auto")
+EdgesOrRates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--edges",
+        metavar="FILE|fitted|one-rate|auto",
+        help="Table of edges: source, target. Or how often edges are kept: fitted gives every edge "
+        "a rate of its own, one-rate every layer one, and auto tests whether edges differ. Both "
+        "may be given.",
+        show_default="edges.* beside the nodes, auto",
+        rich_help_panel=PANEL,
+    ),
+]
 Label = Annotated[
     str | None,
     typer.Option(
@@ -99,6 +112,18 @@ Missing = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+
+
+def split_edges(given: list[str]) -> tuple[str | None, str | None]:
+    """The table of edges and the kind of rates among the values of ``--edges``."""
+    files = [value for value in given if value not in EDGE_RATES]
+    rates = [value for value in given if value in EDGE_RATES]
+    if max(len(files), len(rates)) > 1:
+        raise ValueError(
+            f"--edges is {', '.join(given)}: give at most one table and one of "
+            f"{', '.join(EDGE_RATES)}; a file of such a name is ./fitted"
+        )
+    return next(iter(files), None), next(iter(rates), None)
 
 
 def as_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[str, Any]:

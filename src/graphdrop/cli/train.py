@@ -69,7 +69,7 @@ def train(
         ),
     ] = None,
     nodes: tables.Nodes = None,
-    edges: tables.Edges = None,
+    edges: tables.EdgesOrRates = None,
     label: tables.Label = None,
     id_column: tables.Id = None,
     features: tables.Features = None,
@@ -191,12 +191,13 @@ def train(
     interrupted or killed continues with --resume, with the same result as without a stop.
     """
     asked = toml.override(toml.read(config) if config else {}, assignments or [])
+    table, rates = tables.split_edges(edges or [])
     options: dict[str, dict[str, Any]] = {
         "data": tables.as_settings(
             dataset,
             nodes,
             root=root,
-            edges=edges,
+            edges=table,
             label_column=label,
             id_column=id_column,
             feature_columns=features,
@@ -209,7 +210,12 @@ def train(
             task=task,
             split=split,
         ),
-        "model": {"method": method, "architecture": architecture, "layers": layers},
+        "model": {
+            "method": method,
+            "architecture": architecture,
+            "layers": layers,
+            "edges": rates,
+        },
         "train": {"epochs": epochs, "batch_size": batch_size, "fan_out": fan_out},
         "predict": {"budget": budget, "cost_ratio": cost_ratio},
     }

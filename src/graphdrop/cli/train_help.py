@@ -15,6 +15,8 @@ Train a network on a graph, calibrate it, and score it on the test nodes.
   --out RUN            folder for settings, checkpoints and the result
   --nodes FILE         your table of nodes, .csv or .parquet, a row each
   --edges FILE         your table of edges: source, target, ids of nodes
+  --edges fitted       a rate for every edge; one-rate: for every layer;
+                       by default the labels decide
   --label COLUMN       its classes; an empty cell is a node to predict
   --id COLUMN          its ids; by default id, or the first column
   --features A,B,C     its features; by default all that are no free text
@@ -30,7 +32,8 @@ Train a network on a graph, calibrate it, and score it on the test nodes.
   --json, --quiet      for machines: one JSON document; no progress
   --help-all           all options and all settings
 
-Then: graphdrop predict RUN -o answers.csv, graphdrop report RUN\
+Then: graphdrop predict RUN -o answers.csv, graphdrop report RUN,
+graphdrop edges RUN -o edges.csv\
 """
 
 

@@ -4,6 +4,11 @@ Every paper has a field, which one in eight lacks (nobody has read it yet); a ve
 numbers, some of them missing; a title; and citations, most of them within its field.
 `new_nodes.csv` and `new_edges.csv` are eighty papers of a later year, none of them with a field.
 `graphdrop data example` writes the four files, which are also in `examples/data` of the repository.
+
+The dirty pair (`graphdrop data example --dirty`) is eight hundred papers whose citations were read
+by a machine: two sevenths of these join papers of different fields that never cited each other.
+The column `confidence` of the edges says how sure the machine was. `bad_edges.csv` lists the wrong
+ones.
 """
 
 import csv
@@ -26,6 +31,10 @@ WORDS = {
     "chemistry": ("acids", "salts", "catalysts", "bonds", "solvents"),
     "physics": ("waves", "lasers", "spins", "plasma", "fields"),
 }
+DIRTY_PAPERS, DIRTY_WORDS = 800, 4
+"""The number of papers of the dirty pair, and of the words of each field that are counted."""
+GOOD_CITATIONS, BAD_CITATIONS, MISTAKEN_PAPERS = 1600, 640, 200
+"""Citations of the dirty pair; the first papers are those that bad citations are taken for."""
 COLUMNS = ("paper_id", "title", "year", "pages", "references", "venue", "country", "paper_class")
 
 
@@ -89,9 +98,41 @@ def example_files() -> dict[str, bytes]:
     }
 
 
-def write_example(folder: Path) -> list[Path]:
-    """Write the four files into a folder, which is made; no file of other contents is replaced."""
-    files = {folder / name: content for name, content in example_files().items()}
+def dirty_files() -> dict[str, bytes]:
+    """The dirty pair of tables, and the list of its bad edges; always the same bytes."""
+    random = Random(24)  # noqa: S311 - a story, not a secret
+    rows, field_of = list[list[str]](), dict[str, str]()
+    for i in range(DIRTY_PAPERS):
+        field, paper = FIELDS[i % len(FIELDS)], f"p{i + 1:03d}"
+        field_of[paper] = field
+        chances = [0.3 if known == field else 0.2 for known in FIELDS for _ in range(DIRTY_WORDS)]
+        counts = [str(sum(random.random() < chance for _ in range(5))) for chance in chances]
+        rows.append([paper, *counts, field])
+    papers = list(field_of)
+    confidence = dict[tuple[str, str], float]()
+    while len(confidence) < GOOD_CITATIONS:
+        pair = (random.choice(papers), random.choice(papers))
+        same = field_of[pair[0]] == field_of[pair[1]] or random.random() < 0.03
+        if same and pair[0] > pair[1]:
+            confidence[pair] = random.triangular(0.3, 1.0, 0.95)
+    good = set(confidence)
+    while len(confidence) < GOOD_CITATIONS + BAD_CITATIONS:
+        pair = (random.choice(papers), random.choice(papers[:MISTAKEN_PAPERS]))
+        if field_of[pair[0]] != field_of[pair[1]] and pair[0] > pair[1]:
+            confidence.setdefault(pair, random.triangular(0.1, 0.9, 0.3))
+    words = [word for field in FIELDS for word in WORDS[field][:DIRTY_WORDS]]
+    edges = [[*pair, f"{confidence[pair]:.2f}"] for pair in sorted(confidence)]
+    return {
+        "nodes.csv": _as_csv(("paper_id", *words, "paper_class"), rows),
+        "edges.csv": _as_csv(("source", "target", "confidence"), edges),
+        "bad_edges.csv": _as_csv(("source", "target"), sorted(set(confidence) - good)),
+    }
+
+
+def write_example(folder: Path, *, dirty: bool = False) -> list[Path]:
+    """Write the example's files into a folder, which is made; other contents are not replaced."""
+    made = dirty_files() if dirty else example_files()
+    files = {folder / name: content for name, content in made.items()}
     for path, content in files.items():
         if path.exists() and check_regular(path).read_bytes() != content:
             raise ValueError(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphdrop.calibration.sets import PredictionSets
+    from graphdrop.sampling import RankedEdges
 
 
 SHOWN = 5
@@ -227,6 +228,19 @@ class Predictive(Uncertainty):
             raise ValueError(f"k is {k}; it takes a number of nodes, 0 or more")
         uncertainty: Tensor = getattr(self, by)
         return uncertainty.argsort(descending=True, stable=True)[:k]
+
+    @property
+    def edges(self) -> RankedEdges:
+        """The edges of the graph, the least trusted first, of a model with fitted rates per edge.
+
+        They are computed when they are asked for.
+        """
+        if self.origin.rank_edges is None:
+            raise ValueError(
+                "the model keeps all edges equally often, so none is trusted less than another: "
+                'train with Config(model={"edges": "fitted"})'
+            )
+        return self.origin.rank_edges()
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with a row for every node: class, probabilities, entropy and its parts.

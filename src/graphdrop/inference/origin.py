@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphdrop.data.names import Names
 from graphdrop.nn.defaults import SetNodes
+from graphdrop.sampling import RankedEdges
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,8 @@ class Origin:
     """The number of labelled training nodes of every class; empty where it is unknown."""
     names: Names = field(default_factory=Names)
     """The ids of all nodes of the graph, and the names of the classes."""
+    rank_edges: Callable[[], RankedEdges] | None = None
+    """Rank the edges of the graph; ``None`` where the model has no fitted rates per edge."""
 
     def node(self, row: int) -> str:
         """The id of the node in a row of the prediction."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -33,7 +34,8 @@ from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
-from graphdrop.nn.sampled import sampled
+from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.sampling import EdgePrior, EdgeRate, RankedEdges
 
 Decoder = Callable[[Tensor], Tensor]
 
@@ -224,7 +226,7 @@ def predict(
             parts = [Data(edge_index=b.edge_index, num_nodes=len(mean)) for b, mean in graphs]
             whole = batches[0] if len(batches) == 1 else Batch.from_data_list(parts)
             surroundings = Surroundings.of(whole, torch.cat(logits), rows)
-    origin = Origin() if decode is not None else find_origin(settings, data, rows)
+    origin = Origin() if decode is not None else find_origin(settings, data, rows, engine)
     try:
         return summarize(
             outputs,
@@ -300,14 +302,32 @@ def summarize(
     return answer
 
 
-def find_origin(settings: PredictionDefaults, data: Any, rows: Tensor | None) -> Origin:
+def find_origin(
+    settings: PredictionDefaults, data: Any, rows: Tensor | None, engine: SampledModel | None = None
+) -> Origin:
     """What a prediction of nodes remembers of its graph and of the calibration nodes."""
+    origin = Origin.of(data, rows)
+    prior = None if engine is None else find_edge_prior(engine)
     return replace(
-        Origin.of(data, rows),
+        origin,
         set_nodes=settings.set_nodes,
         same_graph=is_known_graph(settings, data),
         class_counts=tuple(settings.class_counts or ()),
+        rank_edges=None
+        if prior is None or origin.edge_index is None
+        else partial(rank_edges, prior, settings, data),
     )
+
+
+def find_edge_prior(model: SampledModel) -> EdgePrior | None:
+    """The prior of a model with fitted rates per edge, which all layers share."""
+    rates = (layer.sampler.rate for layer in model.sampled_layers().values() if layer.sampler)
+    return next((rate.prior for rate in rates if isinstance(rate, EdgeRate)), None)
+
+
+def rank_edges(prior: EdgePrior, settings: PredictionDefaults, data: Data) -> RankedEdges:
+    """Rank the edges of a graph whose features are as stored."""
+    return RankedEdges.from_prior(prior, settings.inputs(data))
 
 
 def _layerwise(

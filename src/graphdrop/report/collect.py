@@ -22,6 +22,7 @@ from graphdrop.inference.origin import Origin
 from graphdrop.metrics import ThresholdAxis, registry
 from graphdrop.metrics.registry import Scores
 from graphdrop.nn.sampled import layer_inputs, sampled
+from graphdrop.sampling import RankedEdges
 from graphdrop.train import provenance
 from graphdrop.train.folder import METRICS, RESULT
 from graphdrop.train.objective import TERMS
@@ -66,6 +67,8 @@ class RunEvidence:
     baselines: dict[str, dict[str, Any]]
     """The scores of simple models on the same split, by their name, as the training left them."""
     drop_rates: Numbers
+    edges: RankedEdges | None
+    """The edges by their keep probability; `None` for a run without fitted rates per edge."""
     training: dict[str, Any]
     reliability: dict[str, Numbers]
     raw_reliability: dict[str, Numbers] | None
@@ -125,6 +128,7 @@ def collect(
         floor_high=result.calibration.get("ece_floor_high"),
         baselines=result.baselines,
         drop_rates=list(sampled(model).drop_rates().values()),
+        edges=None if prediction.origin.rank_edges is None else prediction.edges,
         training=_course(folder),
         reliability=_reliability(probabilities, labels),
         raw_reliability=raw_reliability,

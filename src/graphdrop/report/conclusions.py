@@ -50,6 +50,7 @@ def conclusions(
             *(_neighbours_means(group, alone=len(groups) == 1) for group in groups),
             *(_neighbours(name, run, data) for name, run in pairs),
         ],
+        "edges": [f"{name}: {run.edges.summary()}" for name, run in pairs if run.edges is not None],
         "selective": [_refusal(name, run, data) for name, run in pairs],
         "sets": [_sets(name, run, data) for name, run in pairs],
         "ranking": [text for name, run in pairs for text in _rare(name, run, data)],

@@ -41,6 +41,7 @@ from graphdrop.report.collect import RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
 from graphdrop.report.numbers import NumbersEvidence, page_of_numbers
+from graphdrop.sampling import RankedEdges
 
 SCRIPTS = (
     "data.js",
@@ -49,11 +50,14 @@ SCRIPTS = (
     "figures.js",
     "selective.js",
     "graph.js",
+    "edges.js",
     "node.js",
     "main.js",
 )
 MOST_NODES, SAMPLED_NODES = 30_000, 3_000
 """A larger graph is shown by so many nodes, around so many test nodes."""
+FIRST_EDGES = 10
+"""The number of edges that are listed, the least trusted ones."""
 LARGEST = 65535
 """The number of steps in which probabilities and positions are stored."""
 
@@ -242,6 +246,34 @@ def _graph(data: Data, shown: Tensor | None) -> dict[str, Any]:
     }
 
 
+def _edges(edges: RankedEdges, data: Data, shown: Tensor | None) -> dict[str, Any]:
+    """The least trusted edges, how many lie below each threshold, and those of the picture."""
+    pairs, nodes = torch.from_numpy(_pairs(data)).T, max(1, len(data.y))
+    low, high = edges.edge_index.sort(0).values
+    # of several rates between two nodes the lowest counts
+    keys, keep = low * nodes + high, torch.ones(pairs.shape[1], dtype=edges.keep.dtype)
+    keep.scatter_reduce_(
+        0, torch.searchsorted(pairs[0] * nodes + pairs[1], keys), edges.keep, "amin"
+    )
+    if shown is not None:
+        keep = keep[torch.isin(pairs, shown).all(0)]
+    below = [int((edges.keep < percent / 100).sum()) for percent in range(101)]
+    return {
+        "count": len(edges),
+        "below": below,
+        "keep": _fractions(keep),
+        "names": edges.number_names,
+        "first": [
+            {
+                "ends": edges.ends(i),
+                "keep": float(edges.keep[i]),
+                "numbers": edges.numbers[i].tolist(),
+            }
+            for i in range(min(FIRST_EDGES, len(edges)))
+        ],
+    }
+
+
 def _differences(runs: Sequence[RunEvidence]) -> list[list[str]]:
     """The settings in which runs differ, each with its value in every run."""
     keys = dict.fromkeys(key for run in runs[1:] for key in differences(runs[0].config, run.config))
@@ -280,6 +312,7 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "uncalibrated": run.uncalibrated,
         "floor": run.floor,
         "drop_rates": run.drop_rates,
+        "edges": None if run.edges is None else _edges(run.edges, data, shown),
         "selected_epoch": run.selected_epoch,
         "seconds": run.seconds,
         "versions": run.versions,

@@ -5,6 +5,7 @@ from graphdrop.sampling.edges import (
     EdgeFit,
     EdgePrior,
     EdgeTest,
+    RankedEdges,
     describe_edges,
     fit_edge_prior,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "GraphDropConnect",
     "LearnedRate",
     "RandomWalk",
+    "RankedEdges",
     "Rate",
     "Run",
     "Sampler",

@@ -24,7 +24,9 @@ from graphdrop.config.auto import (
 )
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.data import Dataset
+from graphdrop.data.names import Names
 from graphdrop.data.traits import traits_of
+from graphdrop.sampling import RankedEdges
 from graphdrop.train.baselines import DESCRIPTIONS as BASELINE_DESCRIPTIONS
 from graphdrop.train.baselines import baseline_config
 from graphdrop.train.divergence import DivergedError
@@ -40,6 +42,9 @@ Candidate = tuple[Way, Literal["one-rate", "fitted"]]
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
+
+NAMED_EDGES = 3
+"""The number of doubtful edges that are named where nodes have ids."""
 
 OTHER_TARGETS: Settings = {
     "model": {"norm": "sym", "init": "glorot"},
@@ -118,6 +123,7 @@ def choose_settings(
     if numbers:
         decided_on = ", decided on validation nodes" if tried else ""
         lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
+    lines += _list_doubtful_edges(settings[chosen], dataset) if rates == "fitted" else []
     for line in () if own and numbers else lines:
         progress.note(line)
     return mark_every_setting(settings[chosen])
@@ -144,6 +150,14 @@ def _with_fitted_rates(
         (way, "fitted"): _settle_way(config, dataset, kept, way, fitted=True) for way in ways(kept)
     }
     return (fitted if asked else {**fitted, **settings}), kept
+
+
+def _list_doubtful_edges(config: Config, dataset: Dataset) -> list[str]:
+    """A line that names the least trusted edges of a graph whose nodes have ids."""
+    if Names.of(dataset.data).ids is None:
+        return []
+    ranked = RankedEdges.from_fit(fit_edges(config, dataset), dataset.data)
+    return [f"Look at these edges first: {ranked.describe(NAMED_EDGES)}."]
 
 
 def _try_ways(

@@ -2,19 +2,21 @@
 
 const nodes = graph.part.length; // of the picture: a sample of a large graph
 const LEVELS = 8;
-const view = { zoom: 1, x: 0, y: 0, chosen: null, hovered: null, hidden: new Set(), colour: "predicted", fade: "entropy", errors: false };
+const view = { zoom: 1, x: 0, y: 0, chosen: null, hovered: null, hidden: new Set(), colour: "predicted", fade: "entropy", errors: false, edgeThreshold: 0.5 };
 const canvases = [];
 let frame = 0, edgesSoon = 0, moving = false;
 
-// Neighbours: those of node v are `ends` from `starts[v]` to `starts[v + 1]`.
-const starts = new Uint32Array(nodes + 1), ends = new Uint32Array(graph.pairs.length);
+// Neighbours: those of node v are `ends` from `starts[v]` to `starts[v + 1]`, joined to it by the pairs `pairOf`.
+const starts = new Uint32Array(nodes + 1), ends = new Uint32Array(graph.pairs.length), pairOf = new Uint32Array(graph.pairs.length);
 for (const node of graph.pairs) starts[node + 1]++;
 for (let v = 0; v < nodes; v++) starts[v + 1] += starts[v];
 {
   const next = starts.slice();
   for (let e = 0; e < graph.pairs.length; e += 2) {
-    ends[next[graph.pairs[e]]++] = graph.pairs[e + 1];
-    ends[next[graph.pairs[e + 1]]++] = graph.pairs[e];
+    for (const [v, u] of [[graph.pairs[e], graph.pairs[e + 1]], [graph.pairs[e + 1], graph.pairs[e]]]) {
+      pairOf[next[v]] = e / 2;
+      ends[next[v]++] = u;
+    }
   }
 }
 const neighboursOf = (node) => Array.from(ends.subarray(starts[node], starts[node + 1]));
@@ -80,11 +82,14 @@ function drawGraph(canvas) {
   const inside = (x, y) => x > -20 && y > -20 && x < width + 20 && y < height + 20;
   const ink = edgeLength * EDGE_WIDTH / (4 * at.half);
   if (canvas === canvases[0]) noteOnGraph(ink > CROWDED);
-  if (!moving && ink <= CROWDED) drawEdges(pen, at, inside, `rgba(${read("--edge")}, ${Math.max(0.012, Math.min(0.4, EDGE_INK / ink)) * (view.chosen === null ? 1 : 0.6)})`);
+  if (!moving && ink <= CROWDED) {
+    const strength = Math.max(0.012, Math.min(0.4, EDGE_INK / ink)) * (view.chosen === null ? 1 : 0.6);
+    drawEdges(pen, run, at, inside, `rgba(${read("--edge")}, ${strength})`, mixed(read("--bad"), read("--surface"), Math.min(0.9, 4 * strength)));
+  }
   const size = Math.max(0.9, Math.min(4.5, 0.2 * Math.sqrt((width * height) / nodes))) * Math.sqrt(Math.max(1, view.zoom));
   drawNodes(pen, run, at, inside, size, read("--surface"));
   if (view.errors) drawErrors(pen, run, at, inside, size, read("--ink"));
-  if (view.chosen !== null) drawChosen(pen, run, at, size, read("--ink"), read("--surface"));
+  if (view.chosen !== null) drawChosen(pen, run, at, size, read("--ink"), read("--surface"), read("--bad"));
   if (view.hovered !== null && ink > CROWDED) drawEdgesOf(pen, at, view.hovered, read("--accent"));
   if (view.hovered !== null) drawRing(pen, at, view.hovered, size + 3, read("--accent"));
 }
@@ -107,18 +112,25 @@ function drawEdgesOf(pen, at, v, colour) {
   pen.stroke();
 }
 
-function drawEdges(pen, at, inside, colour) {
-  pen.beginPath();
-  for (let e = 0; e < graph.pairs.length; e += 2) {
-    const u = graph.pairs[e], v = graph.pairs[e + 1];
-    const ux = at.x(u), uy = at.y(u), vx = at.x(v), vy = at.y(v);
-    if (!inside(ux, uy) && !inside(vx, vy)) continue;
-    pen.moveTo(ux, uy);
-    pen.lineTo(vx, vy);
+const isDoubted = (run, pair) => run.edges !== null && run.edges.keep[pair] < 65535 * view.edgeThreshold;
+
+// Edges that are kept less often than the threshold are dashed, and drawn in another colour.
+function drawEdges(pen, run, at, inside, colour, doubt) {
+  for (const dashed of run.edges ? [false, true] : [false]) {
+    pen.beginPath();
+    for (let e = 0; e < graph.pairs.length; e += 2) {
+      const u = graph.pairs[e], v = graph.pairs[e + 1];
+      const ux = at.x(u), uy = at.y(u), vx = at.x(v), vy = at.y(v);
+      if (isDoubted(run, e / 2) !== dashed || (!inside(ux, uy) && !inside(vx, vy))) continue;
+      pen.moveTo(ux, uy);
+      pen.lineTo(vx, vy);
+    }
+    pen.setLineDash(dashed ? [4, 4] : []);
+    pen.strokeStyle = dashed ? doubt : colour;
+    pen.lineWidth = EDGE_WIDTH * (dashed ? 1.6 : 1);
+    pen.stroke();
   }
-  pen.strokeStyle = colour;
-  pen.lineWidth = EDGE_WIDTH;
-  pen.stroke();
+  pen.setLineDash([]);
 }
 
 // One path for each colour and level of fading, the faded ones first, so that sure ones lie on top.
@@ -161,13 +173,21 @@ function drawErrors(pen, run, at, inside, size, colour) {
   pen.stroke();
 }
 
-function drawChosen(pen, run, at, size, ink, surface) {
+function drawChosen(pen, run, at, size, ink, surface, doubt) {
   const v = view.chosen, around = neighboursOf(v);
-  pen.beginPath();
-  for (const u of around) { pen.moveTo(at.x(v), at.y(v)); pen.lineTo(at.x(u), at.y(u)); }
-  pen.strokeStyle = ink;
-  pen.lineWidth = 1.3;
-  pen.stroke();
+  for (const dashed of [false, true]) {
+    pen.beginPath();
+    for (let i = starts[v]; i < starts[v + 1]; i++) {
+      if (isDoubted(run, pairOf[i]) !== dashed) continue;
+      pen.moveTo(at.x(v), at.y(v));
+      pen.lineTo(at.x(ends[i]), at.y(ends[i]));
+    }
+    pen.setLineDash(dashed ? [5, 4] : []);
+    pen.strokeStyle = dashed ? doubt : ink;
+    pen.lineWidth = 1.3;
+    pen.stroke();
+  }
+  pen.setLineDash([]);
   for (const u of [...around, v]) {
     const shown = shownClass(run, u), radius = Math.max(4, radiusOf(u, size) + (u === v ? 4 : 1.5));
     pen.beginPath();

@@ -95,6 +95,7 @@ measureList();
 heading();
 summary();
 graphControls();
+edgeFigures();
 selectiveFigures();
 lookFirst();
 confusionTables();

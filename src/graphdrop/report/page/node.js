@@ -72,11 +72,13 @@ function neighbourTable(around, limit) {
     const c = run.predicted[u];
     return make("td", {}, dot(c), ` ${shortClass(c)} · ${percent(probabilityOf(run, u, c), 0)}`);
   };
-  const rows = around.slice(0, limit).map((u) => make("tr", {},
+  const fitted = runs.filter((run) => run.edges), keptBy = fitted.map((run) => (fitted.length > 1 ? `edge kept by ${run.name}` : "edge kept"));
+  const rows = around.slice(0, limit).map((u, i) => make("tr", {},
     make("td", {}, make("button", { type: "button", onclick: () => choose(u) }, nodeName(u))),
+    ...fitted.map((run) => make("td", {}, percent(run.edges.keep[pairOf[starts[view.chosen] + i]] / 65535, 0))),
     make("td", {}, dot(graph.label[u]), graph.label[u] < 0 ? " –" : ` ${shortClass(graph.label[u])}`),
     ...runs.map((run) => prediction(run, u))));
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ["node", "label", ...runs.map((run) => run.name)].map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows));
+  const table = make("table", {}, make("thead", {}, make("tr", {}, ["node", ...keptBy, "label", ...runs.map((run) => run.name)].map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows));
   const box = make("div", { class: "scroll" }, table);
   if (around.length > limit) {
     box.append(make("button", { type: "button", onclick: () => box.replaceWith(neighbourTable(around, around.length)) }, `Show all ${around.length}`));

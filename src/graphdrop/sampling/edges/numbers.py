@@ -106,6 +106,13 @@ def columns_of(data: Any, named: Mapping[str, Any] | None, edges: int) -> dict[s
     return found
 
 
+def distinct_edges(edge_index: Tensor, keep: Tensor) -> Tensor:
+    """The numbers of edges, one of those that join the same two nodes with the same rate."""
+    low, high = edge_index.cpu().sort(0).values.numpy()
+    key = np.stack([low, high, keep.double().numpy().round(6)], 1)
+    return torch.from_numpy(np.sort(np.unique(key, axis=0, return_index=True)[1]))
+
+
 def _types(types: Tensor) -> list[int]:
     kinds: list[int] = torch.unique(types).tolist()
     if len(kinds) > MOST_TYPES:

@@ -30,6 +30,7 @@ from graphdrop.sampling.edges.numbers import (
     EdgeOrder,
     columns_of,
     describe_graph,
+    distinct_edges,
 )
 
 if TYPE_CHECKING:
@@ -251,21 +252,14 @@ class EdgeFit:
         """One line: how many edges look doubtful, or that edges do not differ."""
         if not self.test.differs:
             return f"one rate per layer: edges do not differ (p = {self.test.p_value:.2g})"
-        first, (low, high) = self.distinct, self.edge_index.cpu().sort(0).values
+        first = distinct_edges(self.edge_index, self.keep)
+        low, high = self.edge_index.cpu()
         between = first[low[first] != high[first]]
         doubtful = int((self.keep[between] < 0.5).sum())
         return (
             f"{doubtful:,} of {len(between):,} edges look doubtful (kept less than half of the "
             "time); rates per edge."
         )
-
-    @property
-    def distinct(self) -> Tensor:
-        """Numbers of edges, one of those that join the same two nodes with the same rate."""
-        low, high = self.edge_index.cpu().sort(0).values.numpy()
-        rounded = self.keep.double().numpy().round(6)
-        key = np.stack([low, high, rounded], 1)
-        return torch.from_numpy(np.sort(np.unique(key, axis=0, return_index=True)[1]))
 
 
 def fit_edge_prior(

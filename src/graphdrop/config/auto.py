@@ -137,7 +137,8 @@ LESS_DROPOUT: Settings = {"model": {"dropout": 0.2}}
 DROPS_FEATURES = (Method.GCN, Method.GCN_DO)
 """Methods that sample no connections."""
 FIXED_RATES = (Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS, Method.GCN_GDC)
-HARD = (Method.GCN_GDC, Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_ARM)
+ARM_METHODS = (Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_ARM)
+HARD = (Method.GCN_DO, *FIXED_RATES, *ARM_METHODS)
 """Methods that are trained with hard masks, and predict with them."""
 PER_EDGE = (Method.GCN_BBDE_LOCAL, Method.GCN_BBGDC_LOCAL, Method.GCN_BBGDC_AMORTISED)
 PER_EDGE_SETTINGS: Settings = {"objective": {"kl_reduction": "mean"}}
@@ -207,8 +208,6 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
         chosen.append({"model": {"dropout": 0.0}})
     masks = "off" if method == Method.GCN else "hard" if method in HARD else "relaxed"
     chosen.append({"predict": {"masks": masks}})
-    if method in FIXED_RATES and method not in HARD:
-        chosen.append({"predict": {"masks": "hard"}})
     if architecture != "gcn" or way == "wide":
         chosen.append(ATTACHED)
     if method in PER_EDGE:

@@ -2,6 +2,7 @@
 
 python -m experiments table1 --runs 10     # the missing runs, then the table
 python -m experiments search table1        # hyperparameter search on validation nodes
+python -m experiments edges --seeds 3      # graphs with wrong edges: the missing runs, then tables
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import Annotated
 
 import typer
 
-from experiments import search_ranking, search_results, targets
+from experiments import (
+    doubtful_edges,
+    doubtful_edges_page,
+    search_ranking,
+    search_results,
+    targets,
+)
 from experiments.measures import AXES
 from experiments.recipe import graph_name, only
 from experiments.search import read_search
@@ -214,6 +221,39 @@ def search(
     say(f"{target}: {', '.join(str(path) for path in (store.path, page, out) if path)}")
 
 
+def edges(
+    *,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"One of {', '.join(doubtful_edges.PARTS)}; may be repeated.", show_default="all"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every model.")] = 1,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Run only this model; may be repeated.")
+    ] = None,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Run nothing: render the runs that are there.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("results/edges"),
+) -> None:
+    """Compare models on graphs of which some edges are wrong, and write tables and the figure.
+
+    The folder GRAPHDROP_DATA has the poisoned graphs. Runs that are there are not made again.
+    """
+    parts = part or list(doubtful_edges.PARTS)
+    _check("--part", parts, list(doubtful_edges.PARTS))
+    _check("--model", model or [], list(doubtful_edges.MODELS))
+    with stopping_runs():
+        if not render_only:
+            doubtful_edges.make_runs(out, parts, seeds, model or ())
+    rendering = doubtful_edges_page.render(out)
+    for table in rendering.tables.values():
+        _console().print(table.to_rich())
+    say(f"edges: {', '.join(map(str, rendering.write(out)))}")
+
+
 def _dataset(name: str, files: Sequence[str]) -> str:
     of_files = {graph_name(file): file for file in files}
     if name in of_files:
@@ -239,7 +279,7 @@ def _check(option: str, given: list[str], known: list[str]) -> None:
     for name in given:
         if name not in known:
             takes = ", ".join(dict.fromkeys(known))
-            raise ValueError(f"{option} is {name!r}: this search has {takes}")
+            raise ValueError(f"{option} is {name!r}; it takes {takes}.")
 
 
 def _console() -> Console:
@@ -250,12 +290,13 @@ def _console() -> Console:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command. An error in what was given is one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    searches = words[:1] == ["search"]
+    named = {"search": search, "edges": edges}
+    function = named.get(words[0]) if words else None
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    command.command(no_args_is_help=True)(search if searches else reproduce)
-    name = "python -m experiments"
+    command.command(no_args_is_help=function is not edges)(function or reproduce)
+    name = f"python -m experiments {words[0]}" if function else "python -m experiments"
     try:
-        command(words[searches:], prog_name=f"{name} search" if searches else name)
+        command(words[1:] if function else words, prog_name=name)
     except (ValueError, OSError) as error:
         if os.environ.get("GRAPHDROP_DEBUG", "0") not in ("", "0"):
             raise

@@ -423,8 +423,8 @@ def test_the_command_searches_once_and_leaves_no_test_figure(run, small, tmp_pat
     ("words", "message"),
     [
         (["large"], "TARGET is 'large': give one of small"),
-        (["small", "--dataset", "coro"], "--dataset is 'coro': this search has "),
-        (["small", "--method", "GCN"], "--method is 'GCN': this search has GCN-DO"),
+        (["small", "--dataset", "coro"], "--dataset is 'coro': it takes "),
+        (["small", "--method", "GCN"], "--method is 'GCN': it takes GCN-DO"),
         (["small", "--out", "no/where.toml"], "--out is no/where.toml and no is no folder"),
     ],
 )

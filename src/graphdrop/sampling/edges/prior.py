@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import gammaincc, stdtr
 from torch import Tensor, nn
 
 from graphdrop.graph import CSR, Graph
@@ -51,6 +53,10 @@ COLUMNS, FEWER_COLUMNS, MANY_EDGES = 128, 64, 200_000
 """Columns that features are projected to, and those on graphs with many edges."""
 STEPS = 60
 """The largest number of iterations of L-BFGS from one start."""
+BOUNDS = ((-8.0, 8.0), (-12.0, 12.0), (-6.0, 6.0), *[(-12.0, 12.0)] * 3)
+"""The numbers between which the logit of the keep probability and ``Strengths`` are searched."""
+PERMUTATIONS = 30
+"""How often the similarity test permutes rates over edges."""
 
 Vector = NDArray[np.float64]
 
@@ -191,25 +197,36 @@ def graph_sum(graph: Graph) -> int:
 
 @dataclass(frozen=True)
 class EdgeTest:
-    """A score test of rates per edge against one rate.
+    """A test of rates per edge against one rate, joined from two by Bonferroni's correction.
 
-    The score is the gradient of the log-likelihood in the coefficients at the best single rate: the
-    sum over edges of what the likelihood gains if that edge is kept more often, times what is known
-    of the edge. Its covariance where edges do not differ is that of numbers permuted over edges.
-    It is estimated in two ways, with the gains of all edges taken as equally spread and with each
-    edge's own, and the test takes the larger p-value. A likelihood ratio is printed beside it; its
-    chi-square distribution does not hold here, because answers of nodes depend on each other.
+    The *score test* looks in all directions. The score is the gradient of the log-likelihood in the
+    coefficients at the best single rate: the sum over edges of what the likelihood gains if that
+    edge is kept more often, times what is known of the edge. Its covariance where edges do not
+    differ is that of numbers permuted over edges. It is estimated in two ways, with the gains of
+    all edges taken as equally spread and with each edge's own, and the larger p-value counts.
+
+    The *similarity test* looks in the direction in which planted edges are found: edges whose ends
+    have similar features, or agree on their class, are kept more often. What the likelihood gains
+    by that is compared with what it gains when the same rates are permuted over edges.
+
+    A likelihood ratio is not a test here: its chi-square distribution does not hold, because
+    answers of nodes depend on each other.
     """
 
-    p_value: float
-    """How often edges that do not differ would have so large a score."""
-    statistic: float
-    """The squared length of the score in units of its standard deviation."""
-    degrees: int
-    """The number of coefficients."""
+    score_p: float
+    """The p-value of the score test."""
+    similarity_p: float | None
+    """The p-value of the similarity test; ``None`` where no similarity of the ends is known."""
     gain: float
     """The gain in log-likelihood per scored label over one rate."""
     level: float
+
+    @property
+    def p_value(self) -> float:
+        """How often edges that do not differ would seem to differ as much."""
+        if self.similarity_p is None:
+            return self.score_p
+        return min(1.0, 2.0 * min(self.score_p, self.similarity_p))
 
     @property
     def differs(self) -> bool:
@@ -307,8 +324,7 @@ def fit_edge_prior(
             f"data.y has dtype {y.dtype} and shape {tuple(y.shape)}; it takes the class of every "
             "node, [nodes] int64. Rates of edges are fitted to classes only."
         )
-    if projection is None:
-        projection = COLUMNS if graph.num_edges < MANY_EDGES else FEWER_COLUMNS
+    projection = projection or (COLUMNS if graph.num_edges < MANY_EDGES else FEWER_COLUMNS)
     generator = torch.Generator().manual_seed(seed)
     known, judged = (
         _nodes(data, name, attribute, given)
@@ -348,13 +364,19 @@ def fit_edge_prior(
     rows, center, scale = rows[:, varies], center[varies], scale[varies]
 
     model = ClosedForm(graph, z, y, conditioned=known, scored=judged, num_classes=classes)
-    problem = _Problem(model, ((rows - center) / scale).float() * between[:, None])
+    standard = ((rows - center) / scale).float() * between[:, None]
+    similar = [i for i, name in enumerate(names) if name in (COSINE, AGREEMENT)]
+    alike = standard[:, similar].sum(1) / max(1, len(similar))
+    problem = _Problem(model, standard)
     best, one = problem.solve()
-    gain = max(0.0, problem.score(best) - problem.score(one)) / len(judged)
 
     reads_classes = AGREEMENT in names
-    features = 0 if unit is None else unit.shape[1]
-    prior = EdgePrior(names, features, classes, len(known) if reads_classes else 0)
+    prior = EdgePrior(
+        names,
+        features=0 if unit is None else unit.shape[1],
+        classes=classes,
+        known_nodes=len(known) if reads_classes else 0,
+    )
     prior.set_coefficients(best[: len(names)], float(best[len(names)]), center, scale)
     if reads_classes and classifier is not None:
         prior.classifier.copy_(classifier.weights)
@@ -369,7 +391,7 @@ def fit_edge_prior(
         keep=order.to_list(keep, 1.0),
         numbers=order.to_list(rows, 0.0).float(),
         one_rate=float(torch.sigmoid(torch.tensor(one[len(names)]))),
-        test=problem.test(one, gain, level),
+        test=problem.test(best, one, alike, level, seed),
         answers=model.predict(keep, strengths),
         one_rate_answers=model.predict(*problem.parts(torch.from_numpy(one).float())),
     )
@@ -455,13 +477,22 @@ class _Problem:
         best = min(fits, key=lambda fit: self.loss(fit, True)[0])
         return (best if self.score(best) >= self.score(one) else one), one
 
-    def test(self, one: Vector, gain: float, level: float) -> EdgeTest:
-        """The score test at the best fit with one rate."""
+    def test(self, best: Vector, one: Vector, alike: Tensor, level: float, seed: int) -> EdgeTest:
+        """Test the best fit with one rate.
+
+        Args:
+            best: the best fit of all.
+            one: the best one with one rate.
+            alike: the standardized similarity of both ends of every edge, ``[E]``; 0 for unknown.
+            level: of the test.
+            seed: of the permutations.
+        """
+        gain = max(0.0, self.score(best) - self.score(one)) / len(self.model.scored)
         if not self.count:
-            return EdgeTest(1.0, 0.0, 0, gain, level)
-        parts = self.parts(torch.from_numpy(one).float())
-        logit = torch.logit(parts[0].detach(), 1e-6).requires_grad_()
-        likelihood = self.model.log_likelihood(torch.sigmoid(logit), parts[1]).sum()
+            return EdgeTest(1.0, None, gain, level)
+        keep, strengths = self.parts(torch.from_numpy(one).float())
+        logit = torch.logit(keep.detach(), 1e-6).requires_grad_()
+        likelihood = self.model.log_likelihood(torch.sigmoid(logit), strengths).sum()
         (gains,) = torch.autograd.grad(likelihood, logit)
         graph, rows = self.model.graph, self.standard.double()
         edge = torch.arange(graph.num_edges)
@@ -469,8 +500,9 @@ class _Problem:
         both = torch.where(reverse < 0, edge, reverse)
         # what is known alike of both directions is known once
         unit = torch.minimum(edge, both) if torch.equal(rows[both], rows) else edge
-        summed = gains.new_zeros(len(edge)).double().index_add(0, unit, gains.double())
         used = ((unit == edge) & ~graph.self_loop).nonzero().flatten()
+
+        summed = gains.new_zeros(len(edge)).double().index_add(0, unit, gains.double())
         spread, known = summed[used] - summed[used].mean(), rows[used] - rows[used].mean(0)
         score = known.T @ spread
         least = 1e-9 * torch.eye(self.count).double()
@@ -479,9 +511,23 @@ class _Problem:
             covariance = (known * each[:, None]).T @ known
             size = covariance.diagonal().mean().clamp_min(1e-300)
             found.append(float(score @ torch.linalg.solve(covariance / size + least, score) / size))
-        # the tail of the chi-square distribution
-        tail = torch.special.gammaincc(*torch.tensor([self.count, min(found)]).double() / 2)
-        return EdgeTest(float(tail), min(found), self.count, gain, level)
+        score_p = float(gammaincc(self.count / 2, min(found) / 2))  # the tail of chi-square
+        if not bool(alike.any()):
+            return EdgeTest(score_p, None, gain, level)
+
+        generator, scores = torch.Generator().manual_seed(seed), list[float]()
+        place = edge
+        for _ in range(PERMUTATIONS + 1):  # the first one as it is
+            with torch.no_grad():
+                keep = torch.sigmoid(logit + alike[place[unit]])
+                scores.append(float(self.model.log_likelihood(keep, strengths).sum()))
+            order = torch.randperm(len(used), generator=generator)
+            place = edge.index_put((used,), used[order])
+        permuted = np.array(scores[1:])
+        deviation = float(permuted.std(ddof=1)) * sqrt(1.0 + 1.0 / PERMUTATIONS)
+        excess = (scores[0] - float(permuted.mean())) / max(deviation, 1e-9)
+        similarity_p = float(stdtr(PERMUTATIONS - 1, -excess))  # the tail of Student's t
+        return EdgeTest(score_p, similarity_p, gain, level)
 
     def _descend(self, start: Vector, *, free: bool) -> Vector:
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes half a second to import
@@ -492,6 +538,7 @@ class _Problem:
             (free,),
             "L-BFGS-B",
             jac=True,
+            bounds=[(-12.0, 12.0)] * self.count + list(BOUNDS),
             options={"maxiter": STEPS, "ftol": TOLERANCE},
         )
         out: Vector = found.x

@@ -233,6 +233,9 @@ def edges(
     model: Annotated[
         list[str] | None, typer.Option(help="Run only this model; may be repeated.")
     ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="Which labels fit what: a, b or ab for both.")
+    ] = "ab",
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Run nothing: render the runs that are there.")
     ] = False,
@@ -247,7 +250,7 @@ def edges(
     _check("--model", model or [], list(doubtful_edges.MODELS))
     with stopping_runs():
         if not render_only:
-            doubtful_edges.make_runs(out, parts, seeds, model or ())
+            doubtful_edges.make_runs(out, parts, seeds, model or (), protocol)
     rendering = doubtful_edges_page.render(out)
     for table in rendering.tables.values():
         _console().print(table.to_rich())

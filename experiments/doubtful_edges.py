@@ -19,7 +19,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from graphdrop.inference import Predictive
 from graphdrop.io.visible import say
 from graphdrop.sampling import fit_edge_prior
 from graphdrop.train import Trainer
+from graphdrop.train.edge_rates import fit_edges
 from graphdrop.train.progress import Silent
 
 FOLDS = 3
@@ -139,13 +140,8 @@ def train_network(data: Data, seed: int, settings: Any, **model: Any) -> Answer:
     found = trainer.predict(torch.arange(data.num_nodes)).probabilities
     doubt = None
     if trainer.config.model.edges == "fitted":
-        doubt = -_fit(data).keep
+        doubt = -fit_edges(trainer.config, trainer.run.dataset).keep
     return Answer(found, doubt, trainer.config.model_dump(mode="json"))
-
-
-@lru_cache(maxsize=8)
-def _fit(data: Data) -> Any:
-    return fit_edge_prior(data)
 
 
 def closed_form(data: Data, seed: int, settings: Any, *, fitted: bool) -> Answer:  # noqa: ARG001
@@ -244,12 +240,12 @@ PARTS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
 """Of every part its graphs, protocols and models."""
 
 
-def cells(parts: Sequence[str], seeds: int) -> Iterator[Cell]:
+def cells(parts: Sequence[str], seeds: int, only: str = "ab") -> Iterator[Cell]:
     """The runs of some parts, seed by seed, the most important ones first."""
     for part in parts:
         graphs, protocols, models = PARTS[part]
         for seed in range(seeds):
-            for protocol in protocols:
+            for protocol in (one for one in protocols if one in only):
                 for graph in graphs:
                     for model in models if protocol == "a" else MAIN:
                         yield Cell(graph, protocol, model, seed)
@@ -314,10 +310,18 @@ def _graph(name: str, seed: int) -> Data:
 
 
 def make_runs(
-    folder: Path, parts: Sequence[str], seeds: int, models: Sequence[str] = ()
+    folder: Path, parts: Sequence[str], seeds: int, models: Sequence[str] = (), only: str = "ab"
 ) -> list[Record]:
-    """The records of some parts; missing runs are made one after another."""
-    store, asked = Store(folder), list(cells(parts, seeds))
+    """The records of some parts; missing runs are made one after another.
+
+    Args:
+        folder: of the store.
+        parts: of ``PARTS``.
+        seeds: how many, from 0.
+        models: only these; all if none is named.
+        only: the protocols that are run.
+    """
+    store, asked = Store(folder), list(cells(parts, seeds, only))
     for i, cell in enumerate(asked, 1):
         if cell.key not in store.records() and (not models or cell.model in models):
             first = store.records().get(cell._replace(protocol="a", seed=0).key, {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -293,7 +293,7 @@ def _console() -> Console:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command. An error in what was given is one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    named = {"search": search, "edges": edges}
+    named: dict[str, Callable[..., None]] = {"search": search, "edges": edges}
     function = named.get(words[0]) if words else None
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     command.command(no_args_is_help=function is not edges)(function or reproduce)

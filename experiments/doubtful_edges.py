@@ -190,7 +190,7 @@ def without_dissimilar(data: Data, seed: int, settings: Any) -> Answer:
     return best
 
 
-PLAIN = {"method": "GCN-DO", "layers": 2}
+PLAIN: Mapping[str, Any] = {"method": "GCN-DO", "layers": 2}
 """Of two layers, which under attack is better than what the recipe chooses for GCN-DO."""
 DEFAULT = "default"
 MODELS: Mapping[str, Model] = {

@@ -150,12 +150,16 @@ def read_records(folder: Path, random: Random) -> None:
 
 def read_run(folder: Path, random: Random) -> None:
     from graphdrop import predict  # noqa: PLC0415
+    from graphdrop.calibration import find_trusted  # noqa: PLC0415
     from graphdrop.report.card import model_card  # noqa: PLC0415
     from graphdrop.train.opening import open_run, schema_of  # noqa: PLC0415
 
     model_card(folder)
     opened = open_run(folder)
-    predict(opened.model, opened.data, 1)
+    answer = predict(opened.model, opened.data, 2)
+    find_trusted(answer)
+    if answer.origin.set_nodes is not None:
+        answer.sets()
     if random.random() < 0.2:
         schema_of(folder)
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from graphdrop import GCN, DropEdge, load, save
+from graphdrop import GCN, DropEdge, load, predict, save
 from graphdrop.nn.methods import Blueprint
 from graphdrop.train import checkpoint, tensor_file
 from graphdrop.train.state import State
@@ -138,6 +139,10 @@ def test_the_state_of_an_optimizer_survives_the_file(tmp_path):
     assert torch.equal(weight, other_weight)
 
 
+CARRIED = {"nodes": [1], "labels": [1], "probabilities": [[0.5, 0.5]]}
+CARRIED |= {"held_out": True, "calibrated": False}
+
+
 def forged(path: Path, **changes: object) -> Path:
     """A network in whose header something was changed, with a right checksum."""
     save(GCN(4, 8, 2, 3, DropEdge(0.25)), path)
@@ -166,6 +171,12 @@ def forged(path: Path, **changes: object) -> Path:
         {"defaults__masks": "soft"},
         {"defaults__calibration": {"name": "temperature"}},
         {"defaults__set_nodes": {"nodes": [1], "labels": "x"}},
+        {"defaults__set_nodes": CARRIED | {"nodes": [], "labels": [], "probabilities": []}},
+        {"defaults__set_nodes": CARRIED | {"labels": [2]}},
+        {"defaults__set_nodes": CARRIED | {"probabilities": [[float("nan"), 0.5]]}},
+        {"defaults__reject_by": "samples"},
+        {"defaults__calibration": {"name": "isotonic", "curves": [[[0.1], []]], "floor": 0.1}},
+        {"defaults__calibration": {"name": "cagcn", "temperature": 1, "classes": 10**9}},
         {"defaults__feature_moments": [[1.0], [float("nan")]]},
     ],
     ids=str,
@@ -173,3 +184,20 @@ def forged(path: Path, **changes: object) -> Path:
 def test_a_forged_header_is_refused_before_it_takes_memory(tmp_path, changes):
     with pytest.raises(DamagedError, match=r"the header of .*forged\.safetensors"):
         load(forged(tmp_path / "forged.safetensors", **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"defaults__class_counts": [50, 50, 50, 1]},
+        {"defaults__set_nodes": CARRIED},  # of two classes
+        {"defaults__calibration": {"name": "vector", "factor": [1.0, 2.0], "shift": [0.0, 0.0]}},
+        {"defaults__calibration": {"name": "isotonic", "curves": [[[0.1], [0.2]]] * 2, "floor": 0}},
+    ],
+    ids=str,
+)
+def test_what_a_forged_model_carries_for_other_classes_is_refused(tmp_path, changes):
+    model = load(forged(tmp_path / "forged.safetensors", **changes))
+    data = Data(x=torch.randn(5, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    with pytest.raises(ValueError, match=r"do not fit 3 classes|numbers for 2 columns"):
+        predict(model, data, samples=2)

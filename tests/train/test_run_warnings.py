@@ -2,7 +2,7 @@
 
 import torch
 
-from graphdrop.calibration.variance import VarianceScaling
+from graphdrop.calibration.scaling import VarianceScaling
 from graphdrop.config import Config
 from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.train.run_warnings import warnings_of

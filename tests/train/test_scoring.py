@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import load, load_dataset, predict
-from graphdrop.calibration.methods import METHODS
+from graphdrop.calibration.fit import METHODS
 from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.data.splits import split_by_time

@@ -143,3 +143,12 @@ def average(samples: Iterable[Tensor]) -> Tensor:
         total = total.to(outputs.device) + outputs.double()
         count += 1
     return total / count
+
+
+def check_width(columns: int, outputs: Tensor) -> None:
+    """Raise unless a calibrator has numbers for each column of the outputs, or one for all."""
+    if columns not in (1, outputs.shape[-1]):
+        raise ValueError(
+            f"the calibrator has numbers for {columns} columns, and the outputs have "
+            f"{outputs.shape[-1]}: fit one for these outputs"
+        )

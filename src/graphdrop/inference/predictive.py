@@ -290,6 +290,7 @@ def summarize(
     if not answer.is_finite:
         raise NotFiniteError("the outputs of the network are not finite")
     if isinstance(answer, Predictive):
+        origin.check_classes(answer.probabilities.shape[1])
         answer = replace(answer, reject_by=settings.reject_by, origin=raw.add_to(origin))
         if calibrator is None:
             return replace(answer, decision=settings.decision)

@@ -45,10 +45,10 @@ class _Stored(BaseModel):
     calibration: dict[str, Any] | None = None
     calibrated_on: dict[str, float] | None = None
     trained_on: dict[str, str] | None = None
-    reject_by: str | None = None
+    reject_by: Literal["least_confidence", "entropy", "aleatoric", "epistemic"] | None = None
     set_nodes: dict[str, Any] | None = None
     class_counts: list[Annotated[int, Field(ge=0)]] | None = None
-    deviation_quantiles: list[Finite] | None = None
+    deviation_quantiles: Annotated[list[Finite], Field(min_length=2)] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,17 @@ class SetNodes:
             torch.tensor(values[name], dtype=torch.long) for name in ("nodes", "labels")
         )
         probabilities = torch.tensor(values["probabilities"])
-        if not len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
+        if not 0 < len(nodes) == len(labels) == len(probabilities) or nodes.dim() != 1:
             raise ValueError(
                 f"the calibration nodes have {len(nodes)} numbers, {len(labels)} labels and "
                 f"{len(probabilities)} predictions: save the model again"
+            )
+        classes = probabilities.shape[1] if probabilities.dim() == 2 else 0
+        inside = (probabilities >= 0.0) & (probabilities <= 1.0)
+        if int(labels.max()) >= classes or not bool(inside.all()):
+            raise ValueError(
+                "the calibration nodes have probabilities outside of [0, 1] or labels that are no "
+                "class of theirs: save the model again"
             )
         held_out, calibrated = bool(values["held_out"]), bool(values["calibrated"])
         return cls(nodes, labels, probabilities, held_out, calibrated)
@@ -217,7 +224,7 @@ class PredictionDefaults:
 
         Args:
             values: what ``as_json`` returned.
-            make_calibrator: makes a calibrator from its values (``graphdrop.calibration.methods``).
+            make_calibrator: makes a calibrator from its values (``graphdrop.calibration.fit``).
         """
         stored = dict(_Stored.model_validate(dict(values)))
         made, nodes = stored.pop("calibration"), stored.pop("set_nodes")

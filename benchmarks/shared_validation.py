@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from graphdrop import Config, Trainer, load_dataset
-from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.fit import calibrator_for
 from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.metrics import calibration_error, nll

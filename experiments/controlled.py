@@ -20,8 +20,8 @@ from torch import Tensor
 from experiments.left_out_class import MEMBER_STRIDE
 from experiments.measures import BINS, scores
 from graphdrop.calibration import Calibrator, calibration_floor
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.calibration.fit import calibrate
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.config import Config
 from graphdrop.data.ood import feature_noise
 from graphdrop.inference import Predictive

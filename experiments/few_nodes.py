@@ -29,10 +29,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss, one_hot
 
 from graphdrop import GCN, GraphDropConnect
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
-from graphdrop.calibration.labels import LabelScaling
-from graphdrop.calibration.methods import METHODS
-from graphdrop.calibration.variance import VarianceScaling
+from graphdrop.calibration.fit import METHODS
+from graphdrop.calibration.scaling import LabelScaling, VarianceScaling
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.passes import make_draws, resolve_settings

@@ -20,8 +20,8 @@ from experiments.rendering import Rendering, limits_of
 from experiments.store import Record
 from experiments.tables import Table, summarise
 from experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.calibration.floor import simulate_forecasts
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.metrics import reliability
 
 if TYPE_CHECKING:

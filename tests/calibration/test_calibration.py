@@ -11,15 +11,10 @@ from scipy.optimize import minimize, minimize_scalar
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, calibrate, predict
-from graphdrop.calibration import calibration_floor, vector
-from graphdrop.calibration import labels as label_scaling
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
-from graphdrop.calibration.fit import apply
-from graphdrop.calibration.labels import LabelScaling
-from graphdrop.calibration.methods import METHODS, calibrator_for, from_json
-from graphdrop.calibration.temperature import TemperatureScaling
-from graphdrop.calibration.variance import VarianceScaling
-from graphdrop.calibration.vector import VectorScaling
+from graphdrop.calibration import calibration_floor, scaling
+from graphdrop.calibration.fit import METHODS, apply, calibrator_for, from_json
+from graphdrop.calibration.scaling import LabelScaling, VarianceScaling, VectorScaling
+from graphdrop.calibration.temperature import EntropyTemperatureScaling, TemperatureScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.inference.labels import LabelPredictive
 from graphdrop.inference.shift import CalibrationShiftWarning, describe_graph
@@ -102,12 +97,13 @@ def test_labels_outside_the_classes_and_logits_that_are_not_finite_are_refused(m
     logits, truth = torch.eye(3).repeat(4, 1), torch.arange(12) % 3
     graph = Data(edge_index=torch.arange(12).repeat(2, 1).roll(1, 1))
     for wrong in (-1, 3):
-        with pytest.raises(ValueError, match=rf"labels has {wrong} .* integers from 0 to 2"):
+        with pytest.raises(ValueError, match=rf"labels ranges .*{wrong}.* in 0\.\.2"):
             calibrate(
                 logits, truth.clone().index_fill_(0, torch.tensor([5]), wrong), method, data=graph
             )
-    with pytest.raises(ValueError, match=r"labels has type torch.float32 .* as integers"):
-        calibrate(logits, truth.float(), method, data=graph)
+    for labels in (truth.float(), truth > 0):  # such as a mask in the place of the labels
+        with pytest.raises(ValueError, match="but class ids are integers"):
+            calibrate(logits, labels, method, data=graph)
     for wrong in (math.nan, math.inf, -math.inf):
         logits[7, 1] = wrong
         with pytest.raises(ValueError, match="a logit that is not finite in row 7"):
@@ -153,7 +149,7 @@ def test_platts_numbers_of_a_label_have_normal_priors_around_those_of_all():
     logits = 2.0 * torch.randn(2, 25, 3, generator=generator).double()
     truth = (torch.rand(25, 3, generator=generator) < 0.4).double()
     found = LabelScaling.fit(lambda: iter(logits), truth)
-    deviations = np.array([label_scaling.FACTOR_DEVIATION, label_scaling.SHIFT_DEVIATION])
+    deviations = np.array([scaling.LABEL_FACTOR_DEVIATION, scaling.SHIFT_DEVIATION])
 
     def best(columns, center):
         def loss(numbers):
@@ -260,7 +256,7 @@ def test_vector_scaling_has_normal_priors_around_plain_temperature_scaling(logit
     answers = draw(torch.softmax(few / 2.0, 2).mean(0))
     found = VectorScaling.fit(lambda: iter(few), answers)
     start = 1.0 / TemperatureScaling.fit(lambda: iter(few), answers).temperature
-    deviations = np.repeat([vector.FACTOR_DEVIATION, vector.SHIFT_DEVIATION], CLASSES)
+    deviations = np.repeat([scaling.CLASS_FACTOR_DEVIATION, scaling.SHIFT_DEVIATION], CLASSES)
 
     def loss(numbers):
         factor, shift = torch.from_numpy(numbers).view(2, CLASSES)

@@ -8,14 +8,15 @@ from scipy.optimize import minimize
 from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
-from graphdrop.calibration.entropy_temperature import (
+from graphdrop.calibration.fit import apply
+from graphdrop.calibration.floor import refit, rescale
+from graphdrop.calibration.temperature import (
+    DEVIATION,
     SLOPE_DEVIATION,
     SPREAD_DEVIATION,
     EntropyTemperatureScaling,
+    TemperatureScaling,
 )
-from graphdrop.calibration.fit import apply
-from graphdrop.calibration.floor import refit, rescale
-from graphdrop.calibration.temperature import DEVIATION, TemperatureScaling
 from graphdrop.inference import calibrator as base
 from graphdrop.metrics import calibration_error, nll
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from graphdrop.calibration import Calibrator
-from graphdrop.calibration.labels import LabelScaling
-from graphdrop.calibration.methods import METHODS
-from graphdrop.calibration.variance import VarianceScaling
+from graphdrop.calibration.fit import METHODS
+from graphdrop.calibration.scaling import LabelScaling, VarianceScaling
 from graphdrop.metrics import nll
 
 TEST = 400

@@ -9,10 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
-from graphdrop.calibration.cagcn import CaGCN
 from graphdrop.calibration.fit import apply
-from graphdrop.calibration.gats import GATS
-from graphdrop.calibration.node_temperature import margin_loss
+from graphdrop.calibration.node_temperature import GATS, CaGCN, margin_loss
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.metrics import calibration_error

@@ -8,9 +8,9 @@ from torch_geometric.data import Data
 
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop import calibrate
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from graphdrop.calibration.fit import apply
-from graphdrop.calibration.variance import VarianceScaling
+from graphdrop.calibration.scaling import VarianceScaling
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.inference import Predictive, predict
 from graphdrop.nn import GCN
 from graphdrop.sampling.rates import FixedRate

@@ -1,20 +1,55 @@
-"""``calibrate``: fit a calibrator to a prediction, to samples, or to the logits of any model."""
+"""``calibrate`` and ``apply``: fit a calibrator, and use it; the calibrators by name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.isotonic import IsotonicRegression
+from graphdrop.calibration.node_temperature import GATS, CaGCN
+from graphdrop.calibration.scaling import LabelScaling, VarianceScaling, VectorScaling
+from graphdrop.calibration.temperature import EntropyTemperatureScaling, TemperatureScaling
 from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.labels import LabelPredictive
+from graphdrop.metrics.inputs import check_labels
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+
+METHODS: dict[str, type[Calibrator]] = {
+    kind.name: kind
+    for kind in (
+        TemperatureScaling,
+        EntropyTemperatureScaling,
+        VectorScaling,
+        IsotonicRegression,
+        CaGCN,
+        GATS,
+        LabelScaling,
+        VarianceScaling,
+    )
+}
+
+
+def calibrator_for(method: str, output: str) -> type[Calibrator]:
+    """The class of calibrator for a method; labels and numbers have one class each."""
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}: give one of {', '.join(METHODS)}")
+    if output == "classes":
+        return METHODS[method]
+    return LabelScaling if output == "labels" else VarianceScaling
+
+
+def from_json(values: Mapping[str, Any]) -> Calibrator:
+    """Make the calibrator whose ``name`` and fields (``as_json``) these are."""
+    numbers = {name: value for name, value in values.items() if name != "name"}
+    return METHODS[values["name"]](**numbers)
 
 
 @torch.no_grad()
@@ -129,16 +164,4 @@ def _check_labels(targets: Tensor, outputs: Tensor, output: str) -> Tensor:
         if not bool(((targets == 0) | (targets == 1)).all()):
             raise ValueError("labels has an entry that is not 0 or 1: give 0 or 1 for every label")
         return targets
-    if targets.dim() != 1 or targets.is_floating_point() or targets.is_complex():
-        raise ValueError(
-            f"labels has type {targets.dtype} and shape {tuple(targets.shape)}; it takes the "
-            "numbers of the classes as integers [n]. Pass data.y, or one_hot.argmax(1)."
-        )
-    classes, targets = outputs.shape[2], targets.long()
-    outside = (targets < 0) | (targets >= classes)
-    if bool(outside.any()):
-        raise ValueError(
-            f"labels has {int(targets[outside][0])} for a prediction of {classes} classes; it "
-            f"takes integers from 0 to {classes - 1}. Leave out nodes without a label with mask=..."
-        )
-    return targets
+    return check_labels(targets, *outputs.shape[1:])

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.entropy_temperature import SLOPE_DEVIATION
-from graphdrop.calibration.temperature import DEVIATION, HOTTEST
+from graphdrop.calibration.temperature import DEVIATION, HOTTEST, SLOPE_DEVIATION
 from graphdrop.metrics.calibration import calibration_error
 from graphdrop.metrics.inputs import check_probabilities
 

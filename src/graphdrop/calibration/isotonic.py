@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression, nnls
 from torch import Tensor
 
 from graphdrop.calibration.temperature import check_targets
-from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
+from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings, check_width
 
 KNOTS = 33
 """The number of knots of a curve for several samples, at quantiles of their probabilities."""
@@ -67,11 +67,14 @@ class IsotonicRegression(Calibrator):
     def __post_init__(self) -> None:
         as_doubles = partial(torch.as_tensor, dtype=torch.float64)
         self.curves = [(as_doubles(knots), as_doubles(values)) for knots, values in self.curves]
+        if any(not 0 < len(knots) == len(values) for knots, values in self.curves):
+            raise ValueError("curves has a curve without a value for each knot; fit it again")
         self.floor, self.weight = float(self.floor), float(self.weight)
 
     def correct(self, outputs: Tensor) -> Tensor:
         """The logarithm of the calibrated probabilities."""
         probabilities = torch.softmax(outputs.double(), -1)
+        check_width(len(self.curves), outputs)
         columns = zip(probabilities.unbind(-1), self.curves, strict=True)
         mapped = [_interpolate(column, *curve) for column, curve in columns]
         chance = torch.stack(mapped, -1).clamp(self.floor, 1.0)

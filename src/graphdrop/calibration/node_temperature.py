@@ -1,19 +1,21 @@
-"""``GraphCalibrator``: calibrators that give every node a temperature, from its surroundings."""
+"""Calibrators that give every node a temperature from its surroundings: CaGCN and GATS."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, softplus
 
 from graphdrop.calibration.temperature import TemperatureScaling, check_targets
 from graphdrop.inference.calibrator import Calibrator, Corrector, Samples, Surroundings
+from graphdrop.inference.propagation import Propagation
 
 LEARNING_RATE = 0.01
 EPOCHS, PATIENCE = 1000, 100
@@ -26,6 +28,10 @@ SMALLEST, LARGEST = 1e-2, 1e2
 DEVIATION = 0.3
 """Standard deviation of the normal prior on the logarithm of a node's temperature, relative to the
 one that is best for all nodes, as the root mean square over the calibration nodes."""
+CAGCN_HIDDEN, CAGCN_DROPOUT = 16, 0.5
+GATS_HEADS = 2
+FAR, NEAR, TRAINED = 0, 1, 2
+"""A node's distance to the training nodes for GATS: more than one step, one step, and none."""
 
 
 class TemperatureNetwork(nn.Module):
@@ -71,6 +77,8 @@ class GraphCalibrator(Calibrator):
     def __post_init__(self) -> None:
         self.temperature = TemperatureScaling(self.temperature).temperature
         self.weights = {name: torch.as_tensor(value) for name, value in self.weights.items()}
+        if self.classes not in {len(value) for value in self.weights.values() if value.dim()}:
+            raise ValueError(f"weights are not those for {self.classes} classes; fit it again")
         self.network = self.build(self.classes)
         self.network.load_state_dict(self.weights)
 
@@ -179,3 +187,185 @@ def margin_loss(probabilities: Tensor, targets: Tensor) -> Tensor:
     (first, second), (guess, _) = (both.unbind(1) for both in probabilities.topk(2, 1))
     lead = first - second
     return torch.where(guess == targets, 1.0 - lead, lead).mean()
+
+
+@dataclass(eq=False)
+class CaGCN(GraphCalibrator):
+    r"""Multiply the logits of a node by what a GCN of two layers makes of those around it.
+
+    .. math:: 1 / g = \mathrm{softplus}(\hat A\,\mathrm{ReLU}(\hat A Z W_1 + b_1) W_2 + b_2)
+
+    with :math:`Z` the mean logits ``[n, classes]``. It is fitted by the NLL and half the
+    calibration margin loss. "Be Confident! Towards Trustworthy Graph Neural Networks via Confidence
+    Calibration", with its widths and rates; it begins at plain temperature scaling, which the
+    original does not.
+
+    It is worth choosing from about 50 calibration nodes on: on small trained networks its mean test
+    NLL was below that of temperature scaling from there on, and above it with 10.
+
+    Example:
+        >>> from graphdrop import calibrate
+        >>> from torch_geometric.data import Data
+        >>> logits, edges = torch.eye(4).repeat(5, 1), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> calibrate(logits, torch.arange(20) % 4, "cagcn", data=Data(edge_index=edges)).classes
+        4
+    """
+
+    name: ClassVar[str] = "cagcn"
+    worth_from: ClassVar[int] = 50
+    weight_decay: ClassVar[float] = 5e-3
+    margin: ClassVar[float] = 0.5
+
+    @classmethod
+    def build(cls, classes: int) -> TemperatureNetwork:
+        """The GCN, with Glorot's weights in the first layer and none in the second."""
+        return _CaGCNNetwork(classes)
+
+
+class _CaGCNInputs(NamedTuple):
+    propagation: Propagation
+    inputs: Tensor
+    """The logits, propagated once."""
+
+
+class _CaGCNNetwork(TemperatureNetwork):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(SEED)
+        bound = math.sqrt(6.0 / (classes + CAGCN_HIDDEN))
+        first = (2.0 * torch.rand(classes, CAGCN_HIDDEN, generator=generator) - 1.0) * bound
+        self.first, self.first_bias = nn.Parameter(first), nn.Parameter(torch.zeros(CAGCN_HIDDEN))
+        self.second, self.second_bias = (
+            nn.Parameter(torch.zeros(CAGCN_HIDDEN)),
+            nn.Parameter(torch.zeros(())),
+        )
+
+    def read(self, surroundings: Surroundings) -> _CaGCNInputs:
+        nodes = len(surroundings.logits)
+        propagation = Propagation(surroundings.edge_index, nodes, "sym", self_loops=True)
+        return _CaGCNInputs(propagation, propagation(surroundings.logits))
+
+    def forward(self, read: _CaGCNInputs, generator: torch.Generator | None = None) -> Tensor:
+        hidden = torch.relu(read.inputs @ self.first + self.first_bias)
+        if generator is not None:
+            kept = torch.rand(hidden.shape, generator=generator) >= CAGCN_DROPOUT
+            hidden = hidden * kept.to(hidden) / (1.0 - CAGCN_DROPOUT)
+        raw = read.propagation(hidden @ self.second) + self.second_bias
+        factor = softplus(raw + math.log(math.e - 1.0))  # 1 where raw is 0
+        return factor.clamp(1.0 / LARGEST, 1.0 / SMALLEST).reciprocal()
+
+
+@dataclass(eq=False)
+class GATS(GraphCalibrator):
+    r"""Graph attention temperature scaling: what the neighbors say, weighted by their likeness.
+
+    .. math::
+        g_i = g_0 + \frac1H \sum_h \mathrm{softplus}\Big(\omega\,\delta_i +
+            \sum_{j \in N(i) \cup i} \alpha_{ij}\,\gamma_j\,\tau_j^h\Big), \quad
+        \tau_j^h = \theta_h^\top \mathrm{sort}(z_j), \quad
+        \alpha_{ij} = \mathrm{softmax}_j\,\mathrm{LeakyReLU}(\tau_i^\top \tau_j)
+
+    with :math:`z` the logits of a node scaled to [0, 1], :math:`\delta_i` its confidence minus the
+    mean of its neighbors', and :math:`\gamma_j` a number of its own for training nodes and one for
+    their neighbors, 1 for the others. "What Makes Graph Neural Networks Miscalibrated?"; it begins
+    at plain temperature scaling, which the original does not. The training nodes are
+    ``data.train_mask`` and are kept with the calibrator.
+
+    It is worth choosing from about 20 calibration nodes on: on small trained networks its mean test
+    NLL was below that of temperature scaling from there on, and about the same with 10.
+
+    Example:
+        >>> from graphdrop import calibrate
+        >>> from torch_geometric.data import Data
+        >>> logits, edges = torch.eye(4).repeat(5, 1), torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> calibrate(logits, torch.arange(20) % 4, "gats", data=Data(edge_index=edges)).classes
+        4
+    """
+
+    name: ClassVar[str] = "gats"
+    worth_from: ClassVar[int] = 20
+    weight_decay: ClassVar[float] = 5e-4
+    nodes: int = 0
+    """The number of nodes of the graph that it was fitted on."""
+    train: Sequence[int] | None = field(default=None, repr=False)
+    """The training nodes of that graph, where they are known."""
+
+    @classmethod
+    def build(cls, classes: int) -> TemperatureNetwork:
+        """The attention, with weights near 0."""
+        return _GATSNetwork(classes)
+
+    @classmethod
+    def fit(
+        cls, samples: Samples, targets: Tensor, surroundings: Surroundings | None = None
+    ) -> Self:
+        """The network of least NLL on the calibration nodes, stopped early."""
+        found = super().fit(samples, targets, surroundings)
+        if surroundings is not None and surroundings.train is not None:
+            found.nodes, found.train = len(surroundings.logits), surroundings.train.tolist()
+        return found
+
+    def temperatures(self, surroundings: Surroundings) -> Tensor:
+        """The temperature of every node of ``surroundings.rows``."""
+        if self.train is not None and self.nodes == len(surroundings.logits):
+            train = torch.tensor(self.train, device=surroundings.logits.device, dtype=torch.long)
+            surroundings = replace(surroundings, train=train)
+        return super().temperatures(surroundings)
+
+
+class _GATSInputs(NamedTuple):
+    source: Tensor
+    target: Tensor
+    """Edges into the rows, with a node itself among its neighbors."""
+    sorted_logits: Tensor
+    relative_confidence: Tensor
+    distance: Tensor
+
+
+class _GATSNetwork(TemperatureNetwork):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(SEED)
+        bound = 0.1 / math.sqrt(classes)
+        theta = (2.0 * torch.rand(classes, GATS_HEADS, generator=generator) - 1.0) * bound
+        self.theta = nn.Parameter(theta)
+        self.confidence = nn.Parameter(torch.zeros(()))
+        self.near_and_trained = nn.Parameter(torch.ones(2))
+        # softplus(0) = log 2: the mean over heads and this begin near 1 together
+        self.bias = nn.Parameter(torch.tensor(1.0 - math.log(2.0)))
+
+    def read(self, surroundings: Surroundings) -> _GATSInputs:
+        logits, edges = surroundings.logits, surroundings.edge_index
+        low, high = logits.amin(1, keepdim=True), logits.amax(1, keepdim=True)
+        scaled = (logits - low) / (high - low).clamp_min(1e-12)
+        confidence = torch.softmax(logits, 1).amax(1)
+        relative = confidence - Propagation(edges, len(logits))(confidence)
+        distance = torch.full((len(logits),), FAR, device=logits.device)
+        if surroundings.train is not None:
+            trained = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+            trained[surroundings.train] = True
+            distance[edges[1][trained[edges[0]]]] = NEAR
+            distance[trained] = TRAINED
+        itself_too = Propagation(edges, len(logits), self_loops=True)
+        source, target = itself_too.source, itself_too.target
+        if surroundings.rows is not None:  # what other nodes hear is not asked for
+            asked = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+            asked[surroundings.rows] = True
+            source, target = source[asked[target]], target[asked[target]]
+        return _GATSInputs(source, target, scaled.sort(1).values, relative, distance)
+
+    def forward(self, read: _GATSInputs, generator: torch.Generator | None = None) -> Tensor:
+        del generator  # it has no DropOut
+        source, target = read.source, read.target
+        tau = read.sorted_logits @ self.theta
+        likeness = leaky_relu((tau[target] * tau[source]).sum(1), 0.2)
+        highest = torch.full_like(tau[:, 0], -torch.inf).detach()
+        highest = highest.scatter_reduce(0, target, likeness.detach(), "amax")
+        weight = (likeness - highest[target]).exp()
+        total = torch.zeros(len(tau), device=tau.device).index_add(0, target, weight)
+        gamma = torch.cat([torch.ones_like(self.near_and_trained[:1]), self.near_and_trained])
+        said = tau * gamma[read.distance][:, None]
+        share = (weight / total[target].clamp_min(1e-30))[:, None]
+        heard = torch.zeros_like(tau).index_add(0, target, share * said[source])
+        raw = heard + self.confidence * read.relative_confidence[:, None]
+        return (self.bias + softplus(raw).mean(1)).clamp(SMALLEST, LARGEST)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphdrop.calibration.methods import calibrator_for
+from graphdrop.calibration.fit import calibrator_for
 from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.config import Config

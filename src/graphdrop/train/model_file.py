@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from graphdrop.calibration.methods import from_json
+from graphdrop.calibration.fit import from_json
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described, is_known
 from graphdrop.nn.methods import Blueprint

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
+from graphdrop.calibration.fit import calibrator_for
 from graphdrop.calibration.floor import calibration_floor
-from graphdrop.calibration.methods import calibrator_for
 from graphdrop.calibration.post_hoc import (
     CalibrationNodes,
     Halves,
@@ -22,6 +21,7 @@ from graphdrop.calibration.post_hoc import (
     measure_change,
     predict_out_of_fold,
 )
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
 from graphdrop.inference.calibrator import Calibrator, Surroundings, average, keep_samples

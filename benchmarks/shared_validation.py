@@ -22,8 +22,7 @@ from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.metrics import calibration_error, nll
 from graphdrop.train.progress import Silent
-from graphdrop.train.scored_samples import ScoredSamples
-from graphdrop.train.scoring import read_calibration_nodes
+from graphdrop.train.scoring import ScoredSamples, read_calibration_nodes
 
 GRAPHS = ("cora", "citeseer", "cora_ml")
 

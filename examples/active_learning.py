@@ -30,7 +30,8 @@ from graphdrop import Dataset, Predictive, Trainer, load_dataset, predict
 from graphdrop.config import Config, settle
 from graphdrop.data.splits import Split
 from graphdrop.train.progress import Silent
-from graphdrop.train.provenance import fingerprint, versions
+from graphdrop.train.records import versions
+from graphdrop.train.run_dataset import fingerprint
 
 STRATEGIES = ("mutual information", "entropy", "random")
 PER_CLASS, SAMPLES = 2, 20

@@ -44,11 +44,10 @@ from graphdrop.nn.sampled import layer_inputs
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
 from graphdrop.train.callbacks import Callback
-from graphdrop.train.many import trainer_device
 from graphdrop.train.progress import Silent
-from graphdrop.train.provenance import fingerprint, versions
+from graphdrop.train.records import versions
 from graphdrop.train.result import Result
-from graphdrop.train.run_dataset import load_named_dataset
+from graphdrop.train.run_dataset import fingerprint, load_named_dataset
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""
@@ -221,8 +220,7 @@ class _Follower(Callback):
         """A trainer that this follows; its runs are compared with one another, not with others."""
         train = config.train.model_copy(update={"baselines": False})
         config = config.model_copy(update={"train": train})
-        where = trainer_device(self._device)
-        return Trainer(config, dataset, progress=Silent(), callbacks=[self], device=where)
+        return Trainer(config, dataset, progress=Silent(), callbacks=[self], device=self._device)
 
     def on_start(self, trainer: Trainer) -> None:
         """Start to measure the layers of this run."""

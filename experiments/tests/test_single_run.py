@@ -24,7 +24,7 @@ from graphdrop.data import load_dataset
 from graphdrop.graph import Graph
 from graphdrop.metrics.decisions import accuracy
 from graphdrop.sampling.samplers import Draw
-from graphdrop.train import Trainer, trainer
+from graphdrop.train import Trainer, run
 from graphdrop.train.progress import Silent
 
 
@@ -46,7 +46,7 @@ def test_a_run_elsewhere_refuses_other_data_and_makes_the_same_record(tiny_confi
 def test_a_run_on_a_device_leaves_the_record_of_the_cpu(tiny_config, monkeypatch, blind):
     adam = torch.optim.Adam  # of which the stand-in for a device has no fused form
     monkeypatch.setattr(torch.optim, "Adam", lambda p, rate, fused: adam(p, rate, foreach=False))
-    monkeypatch.setattr(trainer, "find_device", torch.device)
+    monkeypatch.setattr(run, "find_device", torch.device)
     wanted = run_config(tiny_config(3), watch=True, blind=blind)
     with shadow_device.without_float64() as (device, asked):
         got = run_config(tiny_config(3), watch=True, blind=blind, device=str(device))

@@ -23,7 +23,7 @@ from graphdrop.data.store import Store, convert
 from graphdrop.data.store.arrays import read_array
 from graphdrop.graph import sorting
 from graphdrop.loading import NeighborLoader
-from graphdrop.train.provenance import fingerprint
+from graphdrop.train.run_dataset import fingerprint
 
 
 def some_data(*, weights: bool = False, sparse: bool = False, nodes: int = 40) -> Data:

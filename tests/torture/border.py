@@ -207,7 +207,7 @@ def _planetoid(folder: Path) -> None:
 
 def _others(folder: Path) -> None:
     from graphdrop import GCN, DropEdge, save  # noqa: PLC0415
-    from graphdrop.train import tensor_file  # noqa: PLC0415
+    from graphdrop.train import records  # noqa: PLC0415
 
     place = _new(folder, "settings-large")
     (place / "config.toml").write_text("seed = 1\n" + "# more\n" * 10_000)
@@ -217,8 +217,8 @@ def _others(folder: Path) -> None:
     (place / "config.toml").write_text("seed = 1\na = " + "[" * 200 + "]" * 200 + "\n")
     place = _new(folder, "network-newer")
     save(GCN(3, 4, 2, 3, DropEdge(0.25)), place / "best.safetensors")
-    tensors, header = tensor_file.read(place / "best.safetensors")
-    tensor_file.write(place / "best.safetensors", tensors, {**header, "format": 99})
+    tensors, header = records.read_tensors(place / "best.safetensors")
+    records.write_tensors(place / "best.safetensors", tensors, {**header, "format": 99})
     place = _new(folder, "records-open/in")
     (place / "runs.jsonl").write_text('{"key":"ab","seed":1}\n' * 3 + '{"key":"cd"')
     (place / "long.jsonl").write_text('{"key":"ab"}\n' + "x" * 9000)
@@ -295,10 +295,10 @@ def _read_settings(folder: Path, random: Random) -> None:
 
 def _read_network(folder: Path, random: Random) -> None:
     from graphdrop import load  # noqa: PLC0415
-    from graphdrop.train import tensor_file  # noqa: PLC0415
+    from graphdrop.train import records  # noqa: PLC0415
 
     if random.random() < 0.2:
-        tensor_file.read(folder / random.choice(("best.safetensors", "none.safetensors")))
+        records.read_tensors(folder / random.choice(("best.safetensors", "none.safetensors")))
     load(folder / "best.safetensors")
 
 

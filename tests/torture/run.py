@@ -41,7 +41,6 @@ LOADERS = (
     "data/tables/loading.py",
     "data/tables/building.py",
     "config/parse.py",
-    "train/tensor_file.py",
     "train/records.py",
 )
 """The modules that read bytes which a stranger may have written."""

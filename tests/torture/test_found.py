@@ -14,7 +14,7 @@ from contracts.small_runs import train, write_graph
 from graphdrop import GCN, DropEdge, load, load_dataset, load_tables, save
 from graphdrop.data.store import Store, convert
 from graphdrop.report.card import model_card
-from graphdrop.train import tensor_file
+from graphdrop.train import records
 from torture import valid_files
 
 
@@ -116,9 +116,9 @@ def test_a_label_beyond_all_integers_is_refused_without_a_warning(tmp_path):
 def test_a_network_with_an_option_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     save(GCN(3, 4, 2, 3, DropEdge(0.25)), path)
-    tensors, header = tensor_file.read(path)
+    tensors, header = records.read_tensors(path)
     header["gcn"]["init"] = {"class": "LearnedRate"}
-    tensor_file.write(path, tensors, header)
+    records.write_tensors(path, tensors, header)
     with pytest.raises(ValueError, match="does not describe a network"):
         load(path)
 

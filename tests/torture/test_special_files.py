@@ -18,7 +18,7 @@ from graphdrop.io.locks import folder_lock
 from graphdrop.report.card import model_card
 from graphdrop.train import checkpoint
 from graphdrop.train.folder import Journal
-from graphdrop.train.tuning import read_trials
+from graphdrop.train.many import read_trials
 from torture import valid_files
 
 SECONDS = 300

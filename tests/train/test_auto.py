@@ -17,9 +17,9 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
 from graphdrop.train.loop import train
+from graphdrop.train.many import tune
 from graphdrop.train.progress import Silent
 from graphdrop.train.run_dataset import resolve_dataset
-from graphdrop.train.tuning import tune
 
 SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
 
@@ -198,7 +198,7 @@ def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypat
     best = tune(config, dataset, 2, log=log)
     assert best.model.hidden == 7
     assert len(log.read_text().splitlines()) == 2
-    monkeypatch.setattr("graphdrop.train.tuning._score_trial", None)
+    monkeypatch.setattr("graphdrop.train.many.trial_nll", None)
     assert tune(config, dataset, 2, log=log) == best
 
 

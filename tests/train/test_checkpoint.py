@@ -8,9 +8,9 @@ from torch_geometric.data import Data
 
 from graphdrop import GCN, DropEdge, load, predict, save
 from graphdrop.nn.methods import Blueprint
-from graphdrop.train import checkpoint, tensor_file
+from graphdrop.train import checkpoint, records
+from graphdrop.train.records import DamagedError
 from graphdrop.train.state import State
-from graphdrop.train.tensor_file import DamagedError
 
 
 def keep(folder: Path, epoch: int) -> None:
@@ -127,8 +127,8 @@ def test_the_state_of_an_optimizer_survives_the_file(tmp_path):
         weight.grad = torch.full((3,), float(step))
         one.step()
     state = State(model, one, None)
-    tensor_file.write(tmp_path / "moments", state.tensors()["optimizer"], {})
-    moments, _ = tensor_file.read(tmp_path / "moments")
+    records.write_tensors(tmp_path / "moments", state.tensors()["optimizer"], {})
+    moments, _ = records.read_tensors(tmp_path / "moments")
     other_weight = torch.nn.Parameter(torch.zeros(3))
     other = torch.optim.Adam([other_weight], 0.1)
     again = State(torch.nn.ParameterList([other_weight]), other, None)
@@ -146,11 +146,11 @@ CARRIED |= {"held_out": True, "calibrated": False}
 def forged(path: Path, **changes: object) -> Path:
     """A network in whose header something was changed, with a right checksum."""
     save(GCN(4, 8, 2, 3, DropEdge(0.25)), path)
-    tensors, header = tensor_file.read(path)
+    tensors, header = records.read_tensors(path)
     for name, value in changes.items():
         inner = header[name.partition("__")[0]]
         inner[name.partition("__")[2]] = value
-    tensor_file.write(path, tensors, header)
+    records.write_tensors(path, tensors, header)
     return path
 
 

@@ -13,7 +13,7 @@ from contracts.patience import SECONDS
 from graphdrop import load
 from graphdrop.cli import main
 from graphdrop.io.locks import LockedError
-from graphdrop.train import Trainer, tensor_file
+from graphdrop.train import Trainer, records
 from graphdrop.train.progress import Silent
 from graphdrop.train.records import metrics_lines, result_note
 
@@ -29,14 +29,14 @@ def run(tiny, settings_of, tmp_path):
 def test_a_line_of_metrics_of_another_type_is_named(run, line):
     path = run / "metrics.jsonl"
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(tensor_file.DamagedError, match=r"metrics\.jsonl, line 4 was damaged"):
+    with pytest.raises(records.DamagedError, match=r"metrics\.jsonl, line 4 was damaged"):
         list(metrics_lines(path))
 
 
 @pytest.mark.parametrize("content", ["[]", "1", '{"seconds": "x"}', '{"data": 5}', "{"])
 def test_a_result_of_another_type_is_named(run, content):
     (run / "result.json").write_text(content)
-    with pytest.raises(tensor_file.DamagedError, match=r"result\.json"):
+    with pytest.raises(records.DamagedError, match=r"result\.json"):
         result_note(run / "result.json")
 
 
@@ -45,26 +45,26 @@ def test_a_result_of_another_type_is_named(run, content):
     [{"kind": 5}, {"blueprint": []}, {"blueprint": {}}, {"defaults": {"samples": 3, "x": 1}}],
 )
 def test_a_model_with_a_right_checksum_and_a_wrong_header_is_refused(run, changes):
-    tensors, header = tensor_file.read(run / "best.safetensors")
-    tensor_file.write(run / "best.safetensors", tensors, {**header, **changes})
+    tensors, header = records.read_tensors(run / "best.safetensors")
+    records.write_tensors(run / "best.safetensors", tensors, {**header, **changes})
     with pytest.raises(ValueError, match="header"):
         load(run)
 
 
 def test_tensors_of_another_shape_are_refused(run):
-    tensors, header = tensor_file.read(run / "best.safetensors")
+    tensors, header = records.read_tensors(run / "best.safetensors")
     tensors["layers.0.weight"] = tensors["layers.0.weight"][:3]
-    tensor_file.write(run / "best.safetensors", tensors, header)
+    records.write_tensors(run / "best.safetensors", tensors, header)
     with pytest.raises(ValueError, match="the state is not that of this GCN"):
         load(run)
 
 
 @pytest.mark.parametrize("changes", [{"epoch": "x"}, {"selection": []}, {"versions": 5}])
 def test_a_checkpoint_with_a_wrong_header_is_refused(run, tiny, settings_of, changes):
-    tensors, header = tensor_file.read(run / "last.safetensors")
-    tensor_file.write(run / "last.safetensors", tensors, {**header, **changes})
+    tensors, header = records.read_tensors(run / "last.safetensors")
+    records.write_tensors(run / "last.safetensors", tensors, {**header, **changes})
     config = settings_of(train={"epochs": 3, "checkpoint_seconds": 0.0})
-    with pytest.raises(tensor_file.DamagedError, match="header"):
+    with pytest.raises(records.DamagedError, match="header"):
         Trainer(config, tiny, run, resume=True, progress=Silent())
 
 
@@ -94,7 +94,7 @@ def test_a_signal_saves_the_run_and_says_how_to_go_on(tmp_path, number):
     _, said = process.communicate(timeout=SECONDS)
     assert process.returncode == 128 + number
     assert f"graphdrop train --out {out} --resume" in said
-    _, header = tensor_file.read(out / "last.safetensors")
+    _, header = records.read_tensors(out / "last.safetensors")
     assert header["epoch"] >= 1
     lines = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == header["epoch"]

@@ -11,7 +11,7 @@ from contracts import shadow_device
 from contracts.in_turn import LastFirst
 from graphdrop.config import Config
 from graphdrop.data import load_dataset
-from graphdrop.train import Trainer, auto, trainer, tuning
+from graphdrop.train import Trainer, auto, many, run
 from graphdrop.train.progress import Silent
 from graphdrop.train.result import Result
 from graphdrop.train.selection import Selection
@@ -21,7 +21,7 @@ from graphdrop.train.selection import Selection
 def test_a_run_on_a_device_has_the_scores_of_the_cpu(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "find_device", torch.device)
+    monkeypatch.setattr(run, "find_device", torch.device)
 
     def fit(device: torch.device | None) -> Result:
         config = Config(
@@ -31,15 +31,15 @@ def test_a_run_on_a_device_has_the_scores_of_the_cpu(
             predict={"samples": 2, "calibration": "temperature"},
             recipe="paper",
         )
-        run = Trainer(
+        trainer = Trainer(
             config,
             progress=Silent(),
             device=device,
             # the meta device, which the stand-in is called, has no fused Adam
             optimizer=lambda parameters: torch.optim.Adam(parameters, 0.01, foreach=False),
         )
-        result = run.fit()
-        assert device is None or all(p.device == device for p in run.model.parameters())
+        result = trainer.fit()
+        assert device is None or all(p.device == device for p in trainer.model.parameters())
         return result
 
     wanted = fit(None)
@@ -63,16 +63,15 @@ def test_all_trials_are_computed_on_the_device_that_was_asked_for(
     def prepare(*_: Any, device: Any) -> None:
         devices.append(device)
 
-    for module in (tuning, auto):
-        monkeypatch.setattr(module, "prepare_run", prepare)
-        trained = SimpleNamespace(selection=Selection(1, 0.5, 1.0))
-        monkeypatch.setattr(module, "train", lambda *_, trained=trained: trained)
+    trained = SimpleNamespace(selection=Selection(1, 0.5, 1.0))
+    monkeypatch.setattr(auto, "prepare_run", prepare)
+    monkeypatch.setattr(auto, "train", lambda *_: trained)
     # two ways to choose from, so that the recipe makes trials, too
     monkeypatch.setattr(auto, "ways", lambda _: list(auto.DESCRIPTIONS)[:2])
     dataset = load_dataset("synthetic")
     config = Config(data={"dataset": "synthetic"}, recipe="auto")
-    tuning.tune(config, dataset, 3, device="mps", executor=executor)
+    many.tune(config, dataset, 3, device="mps", executor=executor)
     assert devices == ["mps"] * 5
     devices.clear()
-    tuning.tune(config, dataset, 1, executor=executor)  # on the CPU, where the data are
-    assert devices == [None] * 3
+    many.tune(config, dataset, 1, executor=executor)  # on the CPU, where the data are
+    assert devices == ["cpu"] * 3

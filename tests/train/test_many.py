@@ -7,9 +7,8 @@ from contracts.small_runs import SMALL, train, write_graph
 from graphdrop.cli.seeds import trained_seeds
 from graphdrop.config import settle
 from graphdrop.config.recipes import merged
-from graphdrop.train.many import train_in_folder
+from graphdrop.train.many import train_in_folder, tune
 from graphdrop.train.run_dataset import resolve_dataset
-from graphdrop.train.tuning import tune
 
 
 def test_seeds_by_an_executor_are_those_of_single_runs(tmp_path):
@@ -32,7 +31,7 @@ def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_pa
     assert best == tune(config, dataset, 4)
     assert [line.split(":")[0] for line in said] == [f"Trial {n} of 4" for n in (4, 3, 2, 1)]
     assert len(log.read_text().splitlines()) == 4
-    monkeypatch.setattr("graphdrop.train.tuning._score_trial", None)
+    monkeypatch.setattr("graphdrop.train.many.trial_nll", None)
     assert tune(config, dataset, 4, log=log, executor=LastFirst()) == best
 
 
@@ -41,11 +40,11 @@ def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch)
     config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
     log, scored = tmp_path / "trials.jsonl", []
 
-    def score(config, dataset, device):
+    def score(config, dataset, *_):
         scored.append(int(dataset.split.train.nonzero()[0]))
         return 0.5
 
-    monkeypatch.setattr("graphdrop.train.tuning._score_trial", score)
+    monkeypatch.setattr("graphdrop.train.many.trial_nll", score)
     for rotate in (0, 1, 0):
         write_graph(graph, rotate=rotate)
         tune(config, resolve_dataset(config, None)[1], 1, log=log)

@@ -73,7 +73,7 @@ def test_parameters_are_those_of_scikit_learn():
     assert is_classifier(again)
     assert is_regressor(NodeRegressor())
     assert repr(again.set_params(config=None)) == "NodeClassifier(label='team', random_state=3)"
-    with pytest.raises(ValueError, match="epochs is not a parameter of NodeClassifier"):
+    with pytest.raises(ValueError, match="Invalid parameter 'epochs' for estimator"):
         first.set_params(epochs=3)
-    with pytest.raises(ValueError, match="is not fitted: call fit"):
+    with pytest.raises(ValueError, match="is not fitted yet"):
         first.predict()

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import graphdrop
-from graphdrop.train.provenance import fingerprint, versions
+from graphdrop.train.records import versions
+from graphdrop.train.run_dataset import fingerprint
 
 
 def test_a_copy_has_the_same_fingerprint(tiny):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphdrop.train import Trainer, checkpoint, tensor_file
+from graphdrop.train import Trainer, checkpoint, records
 from graphdrop.train.progress import Silent
 
 KILLABLE = Path(__file__).parents[1] / "contracts" / "killable.py"
@@ -108,7 +108,7 @@ def without_times(value):
 def traces(folder: Path) -> dict[str, object]:
     """All that a finished run has left, times aside."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    tensors, header = tensor_file.read(folder / checkpoint.LAST)
+    tensors, header = records.read_tensors(folder / checkpoint.LAST)
     return {
         "metrics": [without_times(json.loads(line)) for line in lines],
         "result": without_times(json.loads((folder / "result.json").read_text())),
@@ -141,7 +141,7 @@ def kill_at_random_moments(killable: Killable, npz: Path, folder: Path, kills: i
         if code == -signal.SIGKILL:
             killed += 1
             last = out / checkpoint.LAST
-            reached.add(tensor_file.read(last)[1]["epoch"] if last.exists() else 0)
+            reached.add(records.read_tensors(last)[1]["epoch"] if last.exists() else 0)
         else:
             assert code == 0
             assert traces(out) == expected

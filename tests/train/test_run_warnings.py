@@ -5,7 +5,7 @@ import torch
 from graphdrop.calibration.scaling import VarianceScaling
 from graphdrop.config import Config
 from graphdrop.inference import GaussianPredictive, Predictive
-from graphdrop.train.run_warnings import warnings_of
+from graphdrop.train.result import find_warnings
 
 LABELS = (torch.arange(1000) % 25 == 0).long()
 """One node in 25 is of class 1."""
@@ -15,7 +15,7 @@ def warned(scores: torch.Tensor, **model: object) -> list[str]:
     """Warnings about probabilities of class 1 that are between 0.01 and 0.2."""
     rare = 0.01 + 0.19 * scores.argsort().argsort() / len(scores)
     logits = torch.stack([1 - rare, rare], 1).log()
-    return warnings_of(
+    return find_warnings(
         Predictive.from_logits(logits),
         LABELS,
         model=Config(recipe="paper", model=model).model,
@@ -37,7 +37,7 @@ def test_a_rare_class_that_is_never_predicted_and_ranked_well_is_no_reason_to_wa
 
 def test_few_nodes_to_calibrate_on_are_said_of_intervals_where_numbers_are_predicted():
     answer = GaussianPredictive(*torch.ones(3, 4, 1), 1)
-    (said,) = warnings_of(
+    (said,) = find_warnings(
         answer,
         torch.ones(4),
         model=None,

@@ -16,8 +16,12 @@ from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.baselines import GivenOutputs
 from graphdrop.train.progress import Silent
-from graphdrop.train.scored_samples import ScoredSamples
-from graphdrop.train.scoring import SCORED, read_calibration_nodes, score_calibrated
+from graphdrop.train.scoring import (
+    SCORED,
+    ScoredSamples,
+    read_calibration_nodes,
+    score_calibrated,
+)
 
 
 def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from graphdrop.train import tensor_file
-from graphdrop.train.tensor_file import DamagedError
+from graphdrop.train import records
+from graphdrop.train.records import DamagedError
 
 TENSORS = {
     "weight": torch.randn(7, 3, generator=torch.Generator().manual_seed(0)),
@@ -22,13 +22,13 @@ HEADER = {"epoch": 12, "nll": 0.1 + 0.2, "name": "Grüße", "nested": {"list": [
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "some.safetensors"
-    tensor_file.write(file, TENSORS, HEADER)
+    records.write_tensors(file, TENSORS, HEADER)
     return file
 
 
 def test_what_is_read_is_what_was_written(path):
-    tensors, header = tensor_file.read(path)
-    assert header == {**HEADER, "format": tensor_file.FORMAT}
+    tensors, header = records.read_tensors(path)
+    assert header == {**HEADER, "format": records.FORMAT}
     assert tensors.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
         assert torch.equal(tensors[name], tensor)
@@ -37,7 +37,7 @@ def test_what_is_read_is_what_was_written(path):
 
 def test_the_same_content_gives_the_same_bytes(path, tmp_path):
     backwards = dict(reversed(list(TENSORS.items())))
-    tensor_file.write(tmp_path / "other", backwards, dict(reversed(list(HEADER.items()))))
+    records.write_tensors(tmp_path / "other", backwards, dict(reversed(list(HEADER.items()))))
     assert (tmp_path / "other").read_bytes() == path.read_bytes()
 
 
@@ -54,13 +54,13 @@ def test_a_changed_byte_is_noticed(path, first):
         changed[position] ^= 1
         path.write_bytes(changed)
         try:
-            tensors, header = tensor_file.read(path)
+            tensors, header = records.read_tensors(path)
         except DamagedError:
             continue
         # Blanks that pad the header carry no content.
         if whole[position : position + 1] != b" ":
             unnoticed.append((position, whole[position : position + 1]))
-        assert header == {**HEADER, "format": tensor_file.FORMAT}
+        assert header == {**HEADER, "format": records.FORMAT}
         assert tensors.keys() == TENSORS.keys()
     assert unnoticed == []
 
@@ -70,14 +70,14 @@ def test_a_file_that_is_cut_short_is_noticed(path, part):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(part * len(whole))])
     with pytest.raises(DamagedError, match=r"some\.safetensors is cut short or not a checkpoint"):
-        tensor_file.read(path)
+        records.read_tensors(path)
 
 
 def test_a_file_of_somebody_elses_is_not_taken_for_ours(tmp_path):
     file = tmp_path / "other.safetensors"
     safetensors.torch.save_file({"weight": torch.ones(2)}, file)
     with pytest.raises(DamagedError, match="was not written by graphdrop"):
-        tensor_file.read(file)
+        records.read_tensors(file)
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole(path, monkeypatch):
@@ -86,11 +86,11 @@ def test_a_write_that_fails_leaves_the_old_file_whole(path, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        tensor_file.write(path, {"weight": torch.zeros(1)}, {})
+        records.write_tensors(path, {"weight": torch.zeros(1)}, {})
     monkeypatch.undo()
-    assert tensor_file.read(path)[1] == {**HEADER, "format": tensor_file.FORMAT}
+    assert records.read_tensors(path)[1] == {**HEADER, "format": records.FORMAT}
 
 
 def test_a_file_that_is_not_there_is_no_damage(tmp_path):
     with pytest.raises(FileNotFoundError):
-        tensor_file.read(tmp_path / "absent")
+        records.read_tensors(tmp_path / "absent")

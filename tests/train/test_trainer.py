@@ -16,7 +16,7 @@ from graphdrop.inference import predict
 from graphdrop.inference.predictive import NotFiniteError
 from graphdrop.nn import GCN
 from graphdrop.sampling.estimators import REINFORCE
-from graphdrop.train import DivergedError, Trainer, checkpoint, load, tensor_file
+from graphdrop.train import DivergedError, Trainer, checkpoint, load, records
 from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
 
@@ -188,7 +188,7 @@ def test_a_run_folder_has_all_that_repeats_and_explains_the_run(tiny, settings_o
     assert result["seconds"] > 0
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert lines == trainer.journal.lines
-    header = tensor_file.read(folder / "last.safetensors")[1]
+    header = records.read_tensors(folder / "last.safetensors")[1]
     assert (header["epoch"], header["finished"]) == (6, True)
     assert header["config"] == trainer.config.model_dump(mode="json")
 

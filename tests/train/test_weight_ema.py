@@ -6,7 +6,7 @@ from torch import nn
 
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
-from graphdrop.train.weight_ema import WeightEMA
+from graphdrop.train.state import WeightEMA
 
 
 def walked(model: nn.Module, steps: int, decay: float) -> tuple[WeightEMA, list[torch.Tensor]]:

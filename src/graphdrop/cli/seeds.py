@@ -22,8 +22,7 @@ def trained_seeds(
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
     from graphdrop.executors import Job  # noqa: PLC0415 - --help needs no torch
     from graphdrop.train.many import train_in_folder  # noqa: PLC0415
-    from graphdrop.train.provenance import fingerprint  # noqa: PLC0415
-    from graphdrop.train.run_dataset import load_named_dataset  # noqa: PLC0415
+    from graphdrop.train.run_dataset import fingerprint, load_named_dataset  # noqa: PLC0415
 
     data = None if executor.same_machine else fingerprint(load_named_dataset(chosen.data).data)
     jobs = []

@@ -304,9 +304,8 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
 def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple[Config, Result]:
     """Train in a folder; a signal stops the run after its epoch, with its state kept."""
     from graphdrop.train import StoppedError, Trainer  # noqa: PLC0415 - --help needs no torch
-    from graphdrop.train.many import trainer_device  # noqa: PLC0415
 
-    trainer = Trainer(chosen, run_folder=out, resume=resume, device=trainer_device(device))
+    trainer = Trainer(chosen, run_folder=out, resume=resume, device=device)
     try:
         with stopping_at_signals(trainer.stop) as received:
             return trainer.config, trainer.fit()
@@ -336,8 +335,8 @@ def _tuned(
     chosen: Config, trials: int, out: Path, executor: Executor | None, device: str
 ) -> Config:
     """The best settings of a search; its trials are kept beside the run's folder."""
+    from graphdrop.train.many import tune  # noqa: PLC0415
     from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
-    from graphdrop.train.tuning import tune  # noqa: PLC0415
 
     chosen, dataset = resolve_dataset(chosen, None)
     log = out.with_name(f"{out.name}-trials.jsonl")
@@ -350,12 +349,11 @@ def _completed(chosen: Config, device: str) -> Config:
     if chosen.recipe == "paper":
         return chosen
     from graphdrop.train import auto  # noqa: PLC0415
-    from graphdrop.train.many import trainer_device  # noqa: PLC0415
     from graphdrop.train.progress import Progress  # noqa: PLC0415
     from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
 
     chosen, dataset = resolve_dataset(chosen, None)
-    return auto.choose_settings(chosen, dataset, Progress(), device=trainer_device(device))
+    return auto.choose_settings(chosen, dataset, Progress(), device=device)
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:

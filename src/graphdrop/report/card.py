@@ -17,8 +17,13 @@ from graphdrop.data.tables.schema import Schema
 from graphdrop.metrics.registry import metrics_by_name
 from graphdrop.train.folder import RESULT, stored_config
 from graphdrop.train.model_file import BEST
-from graphdrop.train.records import ModelNote, header_note, result_note
-from graphdrop.train.tensor_file import DamagedError, read
+from graphdrop.train.records import (
+    DamagedError,
+    ModelNote,
+    header_note,
+    read_tensors,
+    result_note,
+)
 
 MOST = 30
 """Names of columns or classes in a list, at most."""
@@ -52,7 +57,7 @@ def _card(folder: Path) -> str:
         raise ValueError(f"{folder} has no {RESULT}: a model card takes a finished run")
     result_note(folder / RESULT)
     result: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
-    tensors, header = read(folder / BEST)
+    tensors, header = read_tensors(folder / BEST)
     about = header_note(ModelNote, header, folder / BEST)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     data, schema = result.get("data", {}), Schema.from_json(about.schema_)

@@ -23,10 +23,10 @@ from graphdrop.metrics import ThresholdAxis, registry
 from graphdrop.metrics.registry import Scores
 from graphdrop.nn.sampled import layer_inputs, sampled
 from graphdrop.sampling import RankedEdges
-from graphdrop.train import provenance
 from graphdrop.train.folder import METRICS, RESULT
 from graphdrop.train.objective import TERMS
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
+from graphdrop.train.run_dataset import graph_fingerprint
 
 Numbers = list[float | None]
 
@@ -137,7 +137,7 @@ def collect(
         smoothing=_smoothing(model, data),
         selected_epoch=about.epoch,
         data_sha256=about.data.sha256,
-        graph_sha256=provenance.graph_fingerprint(data),
+        graph_sha256=graph_fingerprint(data),
         num_features=int(data.x.shape[1]),
         versions=about.versions,
         data_files=result.data.files,

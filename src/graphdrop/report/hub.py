@@ -19,9 +19,9 @@ from torch import nn
 from graphdrop.config import Config
 from graphdrop.config.toml import to_toml
 from graphdrop.report.card import model_card
-from graphdrop.train import tensor_file
 from graphdrop.train.folder import CONFIG, RESULT, stored_config
 from graphdrop.train.model_file import BEST, load
+from graphdrop.train.records import read_tensors, write_tensors
 
 CARD, SETTINGS = "README.md", "config.json"
 
@@ -37,8 +37,8 @@ def export(run: str | Path, folder: str | Path) -> Path:
     card, config = model_card(run), _without_paths(stored_config(run))
     plain = config.model_dump(mode="json")
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, header = tensor_file.read(run / BEST)
-    tensor_file.write(folder / BEST, tensors, header | {"config": plain})
+    tensors, header = read_tensors(run / BEST)
+    write_tensors(folder / BEST, tensors, header | {"config": plain})
     result = json.loads((run / RESULT).read_text("utf-8")) | {"config": plain}
     for name, text in (
         (CARD, card),

@@ -26,11 +26,11 @@ from graphdrop.metrics.numbers import as_columns, mean_error
 from graphdrop.metrics.registry import METRICS, Scores
 from graphdrop.nn.sampled import sampled
 from graphdrop.report.conclusions import compare_features
-from graphdrop.train import provenance
 from graphdrop.train.baselines import DESCRIPTIONS
 from graphdrop.train.folder import METRICS as JOURNAL
 from graphdrop.train.folder import RESULT
 from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
+from graphdrop.train.run_dataset import graph_fingerprint
 
 CLEAR = 0.01
 """Simple models whose RMSE differ by a smaller share are called alike."""
@@ -98,7 +98,7 @@ def collect_numbers(
         course=[(float(line["epoch"]), -line["validation"]["accuracy"]) for line in lines],
         selected_epoch=about.epoch,
         data_sha256=about.data.sha256,
-        graph_sha256=provenance.graph_fingerprint(data),
+        graph_sha256=graph_fingerprint(data),
         num_features=int(data.x.shape[1]),
         versions=about.versions,
         seconds=result.seconds,

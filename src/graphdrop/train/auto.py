@@ -1,11 +1,15 @@
-"""The recipe ``auto``: complete settings from the given ones and from the graph."""
+"""The recipe ``auto``: complete settings from the given ones and from the graph.
+
+``choose_settings`` ends before a run begins. Where several settings fit the graph, it trains each
+for some epochs and takes the best on validation nodes; the run begins anew with these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 
@@ -14,6 +18,8 @@ from graphdrop.config.auto import (
     BASELINES,
     DESCRIPTIONS,
     FITTED,
+    FITTED_METHODS,
+    LABELLED_EDGES,
     PER_EDGE,
     GraphTraits,
     Way,
@@ -24,21 +30,18 @@ from graphdrop.config.auto import (
 )
 from graphdrop.config.recipes import Settings, merged
 from graphdrop.data import Dataset
+from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.names import Names
 from graphdrop.data.traits import traits_of
 from graphdrop.sampling import RankedEdges
 from graphdrop.train.baselines import DESCRIPTIONS as BASELINE_DESCRIPTIONS
 from graphdrop.train.baselines import baseline_config
-from graphdrop.train.divergence import DivergedError
-from graphdrop.train.edge_rates import asks_for_fitted_rates, fit_edges, kept_traits
 from graphdrop.train.loop import train
+from graphdrop.train.objective import DivergedError
 from graphdrop.train.progress import Mute, Progress
-from graphdrop.train.run import prepare_run
+from graphdrop.train.run import fit_edges, prepare_run
 from graphdrop.train.run_dataset import check_edges_are_read
 from graphdrop.train.tasks import choose_task
-
-Candidate = tuple[Way, Literal["one-rate", "fitted"]]
-"""How neighbours are used, and whether every edge has a rate of its own."""
 
 TRIAL_EPOCHS = 400
 """The epochs of each trial, if the labels of a graph do not decide between settings."""
@@ -54,10 +57,16 @@ OTHER_TARGETS: Settings = {
 }
 """The settings for labels and links."""
 
-NUMBERS: Settings = {
-    "train": {"select": "nll"},
-}
-"""What numbers change in the settings of graphs whose neighbours may differ (`skip`)."""
+
+class Candidate(NamedTuple):
+    """Complete settings that may fit the graph."""
+
+    config: Config
+    description: str
+    way: Way = "skip"
+    """How neighbours are used."""
+    per_edge: bool = False
+    """Whether every edge has a rate of its own."""
 
 
 def choose_settings(
@@ -71,9 +80,6 @@ def choose_settings(
 ) -> Config:
     """Complete settings: the given ones, and the others chosen for the graph.
 
-    Where validation nodes have to decide between settings, each is trained for some epochs. These
-    trials end here: the run with the settings that were chosen begins from its first epoch.
-
     Args:
         config: with ``recipe = "auto"`` or ``"baseline"``; any other is returned as it is.
         dataset: the graph and its split. Labels of test nodes are not read.
@@ -85,99 +91,128 @@ def choose_settings(
     """
     if not own:
         check_edges_are_read(dataset.data, config.model.architecture)
-    if not has_every_setting(config):
-        for line in dataset.notes:
-            progress.note(line)
-        changes = dataset.changes
-        if changes is not None and changes.duplicates + changes.self_loops:
-            progress.note(f"Stored edges: {changes}.")
-    if config.recipe == "paper" or has_every_setting(config):
+    if has_every_setting(config):
+        return config
+    for line in dataset.notes:
+        progress.note(line)
+    changes = dataset.changes
+    if changes is not None and changes.duplicates + changes.self_loops:
+        progress.note(f"Stored edges: {changes}.")
+    if config.recipe == "paper":
         return config
     asked = config.asked() | {"recipe": config.recipe}
     if stored is not None:
         return Config(**merged(stored.model_dump(mode="json"), asked))
-    if config.recipe == "baseline":
-        return _choose_baseline(config, dataset, progress, device)
+
     y = dataset.data.get("y")
-    numbers = dataset.num_classes < 2
-    if numbers and (
-        y is None or not y.is_floating_point() or choose_task(dataset, config).output != "gaussian"
-    ):
+    floating = y is not None and y.is_floating_point()
+    output = choose_task(dataset, config).output if floating else "classes"
+    if config.recipe == "baseline":
+        orders = BASELINES["gaussian" if output == "gaussian" else "classes"]
+        given = config.asked()
+        regressions = [
+            Candidate(baseline_config(given, dataset, hops), name) for name, hops in orders.items()
+        ]
+        best = find_best(regressions, dataset, Mute(), device)
+        name = BASELINE_DESCRIPTIONS[best.description]
+        progress.note(f"Recipe baseline: {name}, decided on validation nodes.")
+        return best.config
+    if dataset.num_classes < 2 and output != "gaussian":
         return mark_every_setting(Config(**merged(OTHER_TARGETS, asked)))
-    traits = traits_of(dataset)
-    if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
-        traits = replace(traits, homophily=0.0)
-    candidates: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
-    candidates = candidates[:1] if own else (*candidates, *_list_ways_with_means(config, traits))
-    settings: dict[Candidate, Config] = {
-        (way, "one-rate"): _settle_way(config, dataset, traits, way, own=own, numbers=numbers)
-        for way in candidates
-    }
-    described = traits
-    if not (own or numbers) and asks_for_fitted_rates(config):
-        settings, described = _with_fitted_rates(settings, config, dataset, traits, progress)
-    tried = len(settings) > 1
-    chosen = _try_ways(settings, dataset, progress, device) if tried else next(iter(settings))
-    best, rates = chosen
-    lines = explain(described if rates == "fitted" else traits, best, tried=tried).splitlines()
-    if numbers:
-        decided_on = ", decided on validation nodes" if tried else ""
-        lines = [lines[0], f"Targets are numbers: {DESCRIPTIONS[best]}{decided_on}."]
-    lines += _list_doubtful_edges(settings[chosen], dataset) if rates == "fitted" else []
-    for line in () if own and numbers else lines:
-        progress.note(line)
-    return mark_every_setting(settings[chosen])
+    return _choose_by_traits(config, dataset, progress, own=own, device=device)
 
 
-def _with_fitted_rates(
-    settings: Mapping[Candidate, Config],
+def _choose_by_traits(
     config: Config,
     dataset: Dataset,
-    traits: GraphTraits,
     progress: Progress,
-) -> tuple[dict[Candidate, Config], GraphTraits]:
-    """The candidates with those of fitted rates before them, if edges differ or it is asked for.
+    *,
+    own: bool,
+    device: str | torch.device | None,
+) -> Config:
+    """Settings for classes or numbers that fit the graph's features, labels and edges."""
+    traits, numbers = traits_of(dataset), dataset.num_classes < 2
+    if numbers:  # as on graphs whose neighbours may differ: every layer can do without them
+        traits = replace(traits, homophily=0.0)
+    possible: tuple[Way, ...] = ("skip",) if numbers else ways(traits)
+    possible = possible[:1] if own else (*possible, *_list_ways_with_means(config, traits))
+    changed: Settings = {"train": {"select": "nll"}} if numbers else {}
+    candidates = [
+        Candidate(
+            _complete(config, dataset, traits, way, own=own, changed=changed),
+            DESCRIPTIONS[way],
+            way,
+        )
+        for way in possible
+    ]
+    kept_traits = traits
+    if not (own or numbers) and _asks_for_fitted_rates(config):
+        fit = fit_edges(candidates[0].config, dataset)
+        progress.note(fit.summary())
+        insists = config.model.edges == "fitted"
+        if insists or fit.test.differs:
+            kept_traits = traits_of_kept_edges(traits, dataset, fit.keep)
+            fitted = [
+                Candidate(
+                    _complete(config, dataset, kept_traits, way, changed=FITTED),
+                    f"{DESCRIPTIONS[way]}, rates per edge",
+                    way,
+                    per_edge=True,
+                )
+                for way in ways(kept_traits)
+            ]
+            candidates = fitted if insists else [*fitted, *candidates]
 
-    Also returns the properties of the graph of the edges that are mostly kept.
-    """
-    fit = fit_edges(next(iter(settings.values())), dataset)
-    progress.note(fit.summary())
-    asked = config.model.edges == "fitted"
-    if not (asked or fit.test.differs):
-        return dict(settings), traits
-    kept = kept_traits(traits, dataset, fit)
-    fitted: dict[Candidate, Config] = {
-        (way, "fitted"): _settle_way(config, dataset, kept, way, fitted=True) for way in ways(kept)
-    }
-    return (fitted if asked else {**fitted, **settings}), kept
+    tried, best = len(candidates) > 1, candidates[0]
+    if tried:
+        best = find_best(candidates, dataset, progress, device)
+        if candidates[0].per_edge and not best.per_edge:
+            progress.note("One rate per layer is better on validation nodes than rates per edge.")
+    described = kept_traits if best.per_edge else traits
+    lines = explain(described, best.way, tried=tried).splitlines()
+    if numbers:
+        decided_on = ", decided on validation nodes" if tried else ""
+        lines[1:] = [f"Targets are numbers: {DESCRIPTIONS[best.way]}{decided_on}."]
+    if best.per_edge and Names.of(dataset.data).ids is not None:
+        ranked = RankedEdges.from_fit(fit_edges(best.config, dataset), dataset.data)
+        lines.append(f"Look at these edges first: {ranked.describe(NAMED_EDGES)}.")
+    for line in () if own and numbers else lines:
+        progress.note(line)
+    return mark_every_setting(best.config)
 
 
-def _list_doubtful_edges(config: Config, dataset: Dataset) -> list[str]:
-    """A line that names the least trusted edges of a graph whose nodes have ids."""
-    if Names.of(dataset.data).ids is None:
-        return []
-    ranked = RankedEdges.from_fit(fit_edges(config, dataset), dataset.data)
-    return [f"Look at these edges first: {ranked.describe(NAMED_EDGES)}."]
-
-
-def _try_ways(
-    settings: Mapping[Candidate, Config],
+def find_best(
+    candidates: Sequence[Candidate],
     dataset: Dataset,
     progress: Progress,
     device: str | torch.device | None,
 ) -> Candidate:
-    """The way that is best on validation nodes; of equal ones the first."""
-    best, lowest = next(iter(settings)), float("inf")
-    for i, candidate in enumerate(settings, 1):
-        way, rates = candidate
-        per_edge = ", rates per edge" if rates == "fitted" else ""
-        progress.note(f"Trial {i} of {len(settings)}: {DESCRIPTIONS[way]}{per_edge} ...")
-        nll = trial_nll(settings[candidate], dataset, progress, device)
+    """The candidate that is best on validation nodes after some epochs; of equal ones the first."""
+    best, lowest = candidates[0], float("inf")
+    for i, candidate in enumerate(candidates, 1):
+        progress.note(f"Trial {i} of {len(candidates)}: {candidate.description} ...")
+        epochs = min(TRIAL_EPOCHS, candidate.config.train.epochs)
+        nll = trial_nll(candidate.config, dataset, progress, device, epochs)
         if nll < lowest:
             best, lowest = candidate, nll
-    if best[1] == "one-rate" and next(iter(settings))[1] == "fitted":
-        progress.note("One rate per layer is better on validation nodes than rates per edge.")
     return best
+
+
+def trial_nll(
+    config: Config,
+    dataset: Dataset,
+    progress: Progress,
+    device: str | torch.device | None,
+    epochs: int,
+) -> float:
+    """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
+    changed = {"epochs": epochs, "select": "calibrated-nll"}
+    section = config.train.model_copy(update=changed)
+    settings = config.model_copy(update={"train": section})
+    try:
+        return train(prepare_run(settings, dataset, device=device), progress).selection.nll
+    except DivergedError:
+        return float("inf")
 
 
 def _list_ways_with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...]:
@@ -202,73 +237,39 @@ def _list_ways_with_means(config: Config, traits: GraphTraits) -> tuple[Way, ...
     return ("wide",) if asked else ("wide", "linear")
 
 
-def _settle_way(
+def _asks_for_fitted_rates(config: Config) -> bool:
+    """Whether the recipe fits rates per edge, and then tests whether edges differ."""
+    model = config.model
+    asked = model.edges if "edges" in model.model_fields_set else "auto"
+    if asked != "auto":
+        return asked == "fitted"
+    return model.method in FITTED_METHODS and model.architecture == "gcn"
+
+
+def traits_of_kept_edges(traits: GraphTraits, dataset: Dataset, keep: torch.Tensor) -> GraphTraits:
+    """The properties of a graph with the homophily of the edges that are mostly kept."""
+    data, split = dataset.data, dataset.split
+    known = torch.where(split.train | split.val, data.y, -1).cpu()
+    edges = data.edge_index.cpu()[:, keep >= 0.5]
+    homophily, labelled = adjusted_homophily(edges, known, dataset.num_classes)
+    few = labelled < LABELLED_EDGES
+    return replace(traits, homophily=None if few else homophily, labelled_edges=labelled)
+
+
+def _complete(
     config: Config,
     dataset: Dataset,
     traits: GraphTraits,
     way: Way,
     *,
     own: bool = False,
-    numbers: bool = False,
-    fitted: bool = False,
+    changed: Settings,
 ) -> Config:
-    """What was asked for, and settings that fit the graph in one way."""
+    """What was asked for, and settings that fit the graph in one way of using neighbours."""
     asked = merged(config.asked(), {"recipe": "auto"})
     asked.get("model", {}).pop("edges", None)
     if way == "linear":
         return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
-    others = NUMBERS if numbers else FITTED if fitted else {}
-    return Config(**merged(_fit_settings(config, traits, way, own=own), others, asked))
-
-
-def _choose_baseline(
-    config: Config, dataset: Dataset, progress: Progress, device: str | torch.device | None
-) -> Config:
-    """The settings of the logistic or ridge regression that is better on validation nodes."""
-    best, lowest = "", float("inf")
-    output = choose_task(dataset, config).output
-    orders = BASELINES["gaussian" if output == "gaussian" else "classes"]
-    given = config.asked()
-    settings = {name: baseline_config(given, dataset, hops) for name, hops in orders.items()}
-    for name, regression in settings.items():
-        nll = trial_nll(regression, dataset, Mute(), device)
-        if nll < lowest or not best:
-            best, lowest = name, nll
-    progress.note(f"Recipe baseline: {BASELINE_DESCRIPTIONS[best]}, decided on validation nodes.")
-    return settings[best]
-
-
-def trial_nll(
-    config: Config,
-    dataset: Dataset,
-    progress: Progress,
-    device: str | torch.device | None = None,
-) -> float:
-    """The validation NLL of a trained network, at the best temperature; infinite if it diverges."""
-    epochs = min(TRIAL_EPOCHS, config.train.epochs)
-    select = "calibrated-nll" if dataset.num_classes > 1 else "nll"
-    changed = config.train.model_copy(update={"epochs": epochs, "select": select})
-    settings = mark_every_setting(config.model_copy(update={"train": changed}))
-    try:
-        return train(prepare_run(settings, dataset, device=device), progress).selection.nll
-    except DivergedError:
-        return float("inf")
-
-
-def has_every_setting(config: Config) -> bool:
-    """Whether every setting was given, as in the file of a run."""
-    return all(
-        section.model_fields_set >= set(type(section).model_fields)
-        for section in (config.data, config.model, config.objective, config.train, config.predict)
-    )
-
-
-def mark_every_setting(config: Config) -> Config:
-    """The same settings, all marked as given."""
-    return Config(**config.model_dump(mode="json"))
-
-
-def _fit_settings(config: Config, traits: GraphTraits, way: Way, *, own: bool) -> Settings:
     settings = choose(config.model.method, config.model.architecture, traits, way)
     # No more blocks than features; the messages of PyG's last layer have one per class.
     own_width = "hidden" in config.model.model_fields_set
@@ -282,4 +283,19 @@ def _fit_settings(config: Config, traits: GraphTraits, way: Way, *, own: bool) -
         settings["train"] |= of_batches(settings["train"], max(1, steps))
         if own or config.model.norm_layer == "batch":  # whose statistics are not averaged
             del settings["train"]["average"]
-    return {n: part for n, part in settings.items() if not (own and n in ("model", "data"))}
+    if own:
+        settings = {n: part for n, part in settings.items() if n not in ("model", "data")}
+    return Config(**merged(settings, changed, asked))
+
+
+def has_every_setting(config: Config) -> bool:
+    """Whether every setting was given, as in the file of a run."""
+    return all(
+        section.model_fields_set >= set(type(section).model_fields)
+        for section in (config.data, config.model, config.objective, config.train, config.predict)
+    )
+
+
+def mark_every_setting(config: Config) -> Config:
+    """The same settings, all marked as given."""
+    return Config(**config.model_dump(mode="json"))

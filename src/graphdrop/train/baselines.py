@@ -36,8 +36,7 @@ from graphdrop.train.loop import train
 from graphdrop.train.model_file import load_state
 from graphdrop.train.progress import Mute
 from graphdrop.train.run import Run, prepare_run
-from graphdrop.train.scored_samples import PARTS, ScoredSamples
-from graphdrop.train.scoring import read_calibration_nodes
+from graphdrop.train.scoring import PARTS, ScoredSamples, read_calibration_nodes
 from graphdrop.train.selection import tempered_nll
 from graphdrop.train.tasks import Classes, Gaussian
 

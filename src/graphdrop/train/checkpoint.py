@@ -13,10 +13,17 @@ from typing import Any
 
 from torch import Tensor
 
-from graphdrop.train import provenance, tensor_file
-from graphdrop.train.divergence import check_tensors
+from graphdrop.io.files import sync_folder
 from graphdrop.train.model_file import BEST, write_model
-from graphdrop.train.records import TrainingNote, header_note
+from graphdrop.train.objective import check_tensors
+from graphdrop.train.records import (
+    DamagedError,
+    TrainingNote,
+    header_note,
+    read_tensors,
+    versions,
+    write_tensors,
+)
 from graphdrop.train.run import Run
 from graphdrop.train.state import State
 
@@ -49,7 +56,7 @@ def describe_origin(run: Run) -> dict[str, Any]:
         "data": {"sha256": run.fingerprint},
         **({} if schema is None else {"schema": schema.as_json()}),
         "task": type(run.task).__name__.lower(),
-        "versions": provenance.versions(),
+        "versions": versions(),
         "config": run.config.model_dump(mode="json"),
     }
 
@@ -73,7 +80,7 @@ def restore_checkpoint(folder: Path, run: Run, state: State, say: Callable[[str]
             f"{folder} was trained on other data than {run.dataset.name} is now: its features, "
             "edges, labels or split have changed; give the same data, or another folder"
         )
-    for package, version in provenance.versions().items():
+    for package, version in versions().items():
         if version != (then := note.versions.get(package)):
             say(f"{package} was {then} and is {version}: bits may differ")
     groups: dict[str, dict[str, Tensor]] = {}
@@ -86,11 +93,11 @@ def restore_checkpoint(folder: Path, run: Run, state: State, say: Callable[[str]
 def write_newest(folder: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Write a checkpoint; the one before it is kept."""
     new = folder / f"new-{LAST}"
-    tensor_file.write(new, tensors, header)
+    write_tensors(new, tensors, header)
     if (folder / LAST).exists():
         (folder / LAST).replace(folder / PREVIOUS)
     new.replace(folder / LAST)
-    tensor_file.sync_folder(folder)
+    sync_folder(folder)
 
 
 def read_newest(
@@ -104,10 +111,10 @@ def read_newest(
     for name in (LAST, PREVIOUS):
         path = folder / name
         try:
-            contents = tensor_file.read(path)
+            contents = read_tensors(path)
         except FileNotFoundError:
             continue
-        except tensor_file.DamagedError as error:
+        except DamagedError as error:
             problems.append(str(error))
             continue
         if problems:
@@ -116,7 +123,7 @@ def read_newest(
             say(f"{problems[0]}: going on from {name}, after epoch {epoch}")
         return contents
     if problems:
-        raise tensor_file.DamagedError(
+        raise DamagedError(
             f"{'; '.join(problems)}: no checkpoint is left, so start anew in another folder"
         )
     return None

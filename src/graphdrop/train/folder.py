@@ -1,4 +1,4 @@
-"""A run's folder: who may write to it, its settings, its metrics and its result."""
+"""A run's folder: who may write to it, its settings and its lines of metrics."""
 
 from __future__ import annotations
 
@@ -25,67 +25,45 @@ def stored_config(folder: str | Path) -> Config:
     return settings.settle(toml.read(path))
 
 
-def read_stored(folder: str | Path | None, *, resume: bool) -> Config | None:
-    """The settings of the run to resume, or `None`; without `resume` a used folder is refused."""
-    if folder is None:
-        return None
-    if not resume:
-        check_free(folder)
-        return None
-    return stored_config(folder) if (Path(folder) / CONFIG).is_file() else None
+def check_folder(folder: str | Path, *, resume: bool) -> Config | None:
+    """The settings of the run to resume, or `None` if there is none yet.
 
-
-def check_path(folder: str | Path) -> Path:
-    """The path of a folder that exists or can be created."""
+    Refuses a path that cannot become a folder, and without ``resume`` a folder that has something
+    in it.
+    """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: give a folder that is new or empty")
     there = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not os.access(there, os.W_OK | os.X_OK):  # said before hours of computing
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
-    return folder
-
-
-def check_free(folder: str | Path) -> None:
-    """Refuse a folder that has something in it; what a killed run left at its start is nothing."""
-    folder = check_path(folder)
-    if _list_contents(folder):
+    # what a run that was killed in its first moment left behind is nothing
+    empty = not [path for path in list_folder(folder) if path != folder / f".{CONFIG}.tmp"]
+    if empty:
+        return None
+    if not resume:
         raise ValueError(
             f"{folder} is not empty: to go on with the run in it pass --resume (resume=True), "
             "else give another folder"
         )
+    return stored_config(folder)
 
 
-def _list_contents(folder: Path) -> list[Path]:
-    # All that a run killed in its first moment can leave behind.
-    leftover = folder / f".{CONFIG}.tmp"
-    return [path for path in list_folder(folder) if path != leftover]
-
-
-def claim(folder: str | Path, config: Config, *, resume: bool) -> Path:
+def claim_folder(folder: str | Path, config: Config, *, resume: bool) -> Path:
     """Reserve a folder for this run, or check that it belongs to it; nothing is overwritten.
 
     Call it within `folder_lock(folder)`: a run is its folder's only writer.
     """
-    folder = check_path(folder)
-    if not resume:
-        check_free(folder)
-    if _list_contents(folder):
-        changed = toml.differences(stored_config(folder), config)
-        if changed:
-            raise ValueError(
-                f"{folder} has a run with another {', '.join(changed)}: a run goes on with its own "
-                "settings, so leave these out, or give another folder"
-            )
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / CONFIG, toml.to_toml(config).encode())
+    folder, stored = Path(folder), check_folder(folder, resume=resume)
+    if stored is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / CONFIG, toml.to_toml(config).encode())
+    elif changed := toml.differences(stored, config):
+        raise ValueError(
+            f"{folder} has a run with another {', '.join(changed)}: a run goes on with its own "
+            "settings, so leave these out, or give another folder"
+        )
     return folder
-
-
-def write_result(folder: Path, result: dict[str, Any]) -> None:
-    """Write `result.json`."""
-    replace_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
 
 
 class Journal:
@@ -112,7 +90,7 @@ class Journal:
             self._stream.write(json.dumps(line) + "\n")
 
     def flush(self) -> None:
-        """Write all lines to disk; a checkpoint must not be newer than them."""
+        """Write all lines to disk; a checkpoint must not be newer than they are."""
         if self._stream is None:
             return
         try:
@@ -122,7 +100,7 @@ class Journal:
             raise OSError(error.errno, error.strerror, self._stream.name) from error
 
     def close(self) -> None:
-        """Flush and close the files."""
+        """Flush and close the file."""
         try:
             self.flush()
         finally:

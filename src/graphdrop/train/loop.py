@@ -26,16 +26,16 @@ from graphdrop.io.devices import has_float64
 from graphdrop.nn.sampled import Estimate
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train.batches import Step
-from graphdrop.train.divergence import (
+from graphdrop.train.linear_solver import LinearSolver
+from graphdrop.train.memory_estimate import check_memory
+from graphdrop.train.objective import (
     DivergedError,
     check_gradients,
     check_tensors,
     check_terms,
+    consistency_loss,
     explain_divergence,
 )
-from graphdrop.train.linear_solver import LinearSolver
-from graphdrop.train.memory_estimate import check_memory
-from graphdrop.train.objective import consistency_loss
 from graphdrop.train.progress import Progress
 from graphdrop.train.run import Run
 from graphdrop.train.selection import tempered_nll

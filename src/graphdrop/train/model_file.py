@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from graphdrop.calibration.fit import from_json
@@ -16,9 +15,14 @@ from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import sampled
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.train import tensor_file
-from graphdrop.train.provenance import versions
-from graphdrop.train.records import ModelNote, header_note
+from graphdrop.train.records import (
+    DamagedError,
+    ModelNote,
+    header_note,
+    read_tensors,
+    versions,
+    write_tensors,
+)
 
 BEST = "best.safetensors"
 """The selected model of a run, in its folder."""
@@ -47,7 +51,7 @@ def write_model(
 ) -> None:
     """Like `save`, with a given state instead of the model's own."""
     about = {"defaults": sampled(model).defaults.as_json(), "versions": versions()}
-    tensor_file.write(path, state, {**header, **describe_model(model), **about})
+    write_tensors(path, state, {**header, **describe_model(model), **about})
 
 
 def load(path: str | Path, model: nn.Module | None = None) -> Any:
@@ -80,21 +84,27 @@ def load_with_header(
             f"{path} is not there: give a file that graphdrop.save wrote, or the folder of a run "
             "that has got as far as its first evaluation"
         )
-    tensors, header = tensor_file.read(path)
-    header_note(ModelNote, header, path)
-    if header["kind"] == "training":
+    tensors, header = read_tensors(path)
+    kind = header_note(ModelNote, header, path).kind
+    if kind == "training":
         raise ValueError(f"{path} is a checkpoint of a run, not a network: give {BEST} beside it")
-    if model is None:
+    if kind == "own" and model is None:
+        raise ValueError(
+            f"{path} is the state of a model of your own, which only you can build: build it, and "
+            "give load(path, model=...)"
+        )
+    if kind != "own":
         check_size(path, header, tensors)
     try:
-        model = build_model(path, header, model)
-    except (*_NO_NETWORK, ValueError) as error:
-        if isinstance(error, ValueError) and header["kind"] not in ("gcn", "model"):
-            raise  # which says what only the user can do
-        raise tensor_file.DamagedError(
-            f"the header of {path} does not describe a network ({error}): save it again"
-        ) from error
-    sampled(model).defaults = _read_defaults(path, header)
+        model = build_model(header, model)
+        sampled(model).defaults = PredictionDefaults.from_json(header["defaults"], from_json)
+    # what constructors raise where a description is none of ours
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        if kind == "own" and isinstance(e, ValueError):
+            raise  # which says how the user's model differs
+        raise DamagedError(
+            f"the header of {path} does not describe a network ({e}): save it again"
+        ) from e
     load_state(model, tensors)
     return model.eval(), header
 
@@ -118,28 +128,6 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         )
 
 
-_NO_NETWORK = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValidationError,
-)
-"""What constructors raise where a description is none of ours, beside their own words."""
-
-
-def _read_defaults(path: Path, header: Mapping[str, Any]) -> PredictionDefaults:
-    """The prediction defaults, whose calibrator and calibration nodes can be read."""
-    try:
-        return PredictionDefaults.from_json(header["defaults"], from_json)
-    except (*_NO_NETWORK, ValueError) as error:
-        raise tensor_file.DamagedError(
-            f"the header of {path} has settings of predictions that are none ({error}): save the "
-            "network again"
-        ) from error
-
-
 def describe_model(model: nn.Module) -> dict[str, Any]:
     """The kind of a model and its arguments, as JSON values."""
     own = sampled(model).estimator
@@ -160,69 +148,49 @@ def check_size(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
     A few bytes may describe a network of any size; its weights are then in the file, or it is none
     of ours.
     """
-    stored = sum(tensor.numel() for tensor in tensors.values())
-    problem = ""
-    for name, value in _iterate_integers({key: header.get(key) for key in ("gcn", "blueprint")}):
-        if value > (len(tensors) if name in _LAYERS else max(stored, _SMALL)):
-            problem = f"{name} is {value}"
+    stored, problem = sum(tensor.numel() for tensor in tensors.values()), ""
+    for name, size in _iterate_sizes({key: header.get(key) for key in ("gcn", "blueprint")}):
+        if size > (len(tensors) if name in ("num_layers", "layers") else max(stored, SMALL)):
+            problem = f"{name} is {size}"
     about = header.get("gcn") or {}
     names = ("in_channels", "hidden_channels", "out_channels")
-    given, hidden, out = (size if type(size := about.get(n)) is int else 0 for n in names)
+    given, hidden, out = (n if type(n := about.get(name)) is int else 0 for name in names)
     if about.get("num_layers") != 1 and hidden * (given + out) > stored:
         problem = f"its layers have {given}, {hidden} and {out} channels"
     if problem:
-        raise tensor_file.DamagedError(
+        raise DamagedError(
             f"the header of {path} describes another network than the file has: "
             f"{problem[:200]}, and there are {len(tensors)} tensors of {stored} values; save it "
             "again"
         )
 
 
-_LAYERS = ("num_layers", "layers")
-_SMALL = 1 << 12
-_NO_SIZES = ("edges", "seed")
-"""Numbers that may be large: of the graph of the training, and of chance."""
+SMALL = 1 << 12
+"""A description may name sizes up to this whatever the file holds."""
 
 
-def _iterate_integers(values: Any) -> Iterator[tuple[str, int]]:
-    """All integers of a description, by their name."""
-    items = values.items() if isinstance(values, Mapping) else ()
-    for name, value in items:
-        if type(value) is int and name not in _NO_SIZES:
+def _iterate_sizes(values: Any) -> Iterator[tuple[str, int]]:
+    """All integers of a description by name, without those that say nothing about the weights."""
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if type(value) is int and name not in ("edges", "seed"):
             yield name, value
-        yield from _iterate_integers(value)
+        yield from _iterate_sizes(value)
 
 
-def build_model(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
-    """A model from its description, with initial weights; a user's own class needs `model`."""
-    kind = header.get("kind")
-    if kind == "gcn":
+def build_model(header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
+    """A model from its description, with initial weights, or the user's with a sampler attached."""
+    if header["kind"] == "gcn":
         return GCN.from_description(header["gcn"])
-    if kind == "model":
+    if header["kind"] == "model":
         model = Blueprint.from_json(header["blueprint"]).build()
-    elif kind == "own":
-        model = _attach_as_saved(path, header, model)
-    else:
-        raise ValueError(f"{path} says that it is a {kind!r}; it takes gcn, model or own")
-    if header.get("estimator") is not None:
-        sampled(model).estimator = built(header["estimator"])
-    return model
-
-
-def _attach_as_saved(path: Path, header: Mapping[str, Any], model: nn.Module | None) -> nn.Module:
-    """The user's model, with a sampler attached as in the saved one."""
     if model is None:
-        raise ValueError(
-            f"{path} is the state of a model of your own, which only you can build: build it, and "
-            "give load(path, model=...)"
-        )
-    description = header.get("attached")
-    if description is not None and not any(isinstance(m, SampledLayer) for m in model.modules()):
+        raise ValueError(f"its kind is {header['kind']!r}; it takes gcn, model or own")
+    attached = header.get("attached")
+    if attached is not None and not any(isinstance(m, SampledLayer) for m in model.modules()):
         from graphdrop.nn.attach import attach  # noqa: PLC0415 - PyG's layers take seconds to import
 
-        parts = {
-            name: built(value) if isinstance(value, Mapping) else value
-            for name, value in description.items()
-        }
+        parts = {n: built(v) if isinstance(v, Mapping) else v for n, v in attached.items()}
         attach(model, **parts)
+    if header.get("estimator") is not None:
+        sampled(model).estimator = built(header["estimator"])
     return model

@@ -1,12 +1,14 @@
-"""``NodeClassifier`` and ``NodeRegressor``: tables in, answers out, in scikit-learn's manner."""
+"""``NodeClassifier`` and ``NodeRegressor``: scikit-learn estimators of the nodes of a graph."""
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from graphdrop.config import Config
 from graphdrop.data.names import Names
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from graphdrop.inference import GaussianPredictive, Predictive
 
 
-class _NodeEstimator:
+class _NodeEstimator(BaseEstimator):  # type: ignore[misc]
     """What the classifier and the regressor share: parameters, the fit, and reading tables."""
 
     _task: Literal["classes", "numbers"]
@@ -46,21 +48,6 @@ class _NodeEstimator:
         self.config = config
         self.random_state = random_state
         self.verbose = verbose
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none is nested
-        """The parameters of the constructor by name, as scikit-learn's ``clone`` reads them."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **parameters: Any) -> Self:
-        """Change parameters by name; the next ``fit`` uses them."""
-        known = self.get_params()
-        for name, value in parameters.items():
-            if name not in known:
-                raise ValueError(
-                    f"{name} is not a parameter of {type(self).__name__}: give {', '.join(known)}"
-                )
-            setattr(self, name, value)
-        return self
 
     def fit(
         self, nodes: pandas.DataFrame, edges: pandas.DataFrame, y: ArrayLike | None = None
@@ -108,57 +95,35 @@ class _NodeEstimator:
     def answer(
         self, nodes: pandas.DataFrame | None = None, edges: pandas.DataFrame | None = None
     ) -> Predictive | GaussianPredictive:
-        """The whole prediction with its uncertainty, for the nodes in the order of their ids.
+        """Predict with all the uncertainty, for the nodes in the order of their ids.
 
         Args:
             nodes: the nodes of another graph with the same columns; by default those of ``fit``.
             edges: the edges of that graph.
         """
-        found: Predictive | GaussianPredictive = self._predicted(self._graph(nodes, edges))
+        found: Predictive | GaussianPredictive = self._predict_graph(nodes, edges)[0]
         return found
 
-    def _predicted(self, data: Data) -> Any:
-        output: Any = "classes" if self._task == "classes" else "gaussian"
-        return predict(self.model_, data, output=output)
-
-    def _graph(self, nodes: pandas.DataFrame | None, edges: pandas.DataFrame | None) -> Data:
-        """The graph of the given tables, or of those of ``fit``."""
-        if not hasattr(self, "model_"):
-            raise ValueError(f"this {type(self).__name__} is not fitted: call fit(nodes, edges)")
+    def _predict_graph(
+        self, nodes: pandas.DataFrame | None, edges: pandas.DataFrame | None
+    ) -> tuple[Any, Data]:
+        """Predict all nodes of the given tables, or of those of ``fit``; also returns the graph."""
+        check_is_fitted(self, "model_")
         if (nodes is None) != (edges is None):
             raise ValueError("give nodes and edges together, or neither for those of fit")
-        if nodes is None or edges is None:
-            return self._data
-        return apply_schema(self.schema_, nodes, edges, id=self.id, weight=self.weight)
+        data = self._data
+        if nodes is not None and edges is not None:
+            data = apply_schema(self.schema_, nodes, edges, id=self.id, weight=self.weight)
+        output: Any = "classes" if self._task == "classes" else "gaussian"
+        return predict(self.model_, data, output=output), data
 
     def __sklearn_tags__(self) -> Any:
-        """The kind of the estimator, for ``sklearn.base.is_classifier`` and other tools of it."""
-        from sklearn.utils import (  # noqa: PLC0415 - scikit-learn calls this, and need not be here
-            ClassifierTags,
-            RegressorTags,
-            Tags,
-            TargetTags,
-        )
-
-        classes = self._task == "classes"
-        return Tags(
-            estimator_type="classifier" if classes else "regressor",
-            target_tags=TargetTags(required=False),
-            classifier_tags=ClassifierTags() if classes else None,
-            regressor_tags=None if classes else RegressorTags(),
-        )
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        changed = (
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if value != defaults[name].default
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False  # it may be a column of the nodes
+        return tags
 
 
-class NodeClassifier(_NodeEstimator):
+class NodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
     """Classify the nodes of a graph that is given as two pandas tables.
 
     It trains, selects and calibrates as ``Trainer(Config(), from_pandas(...))`` does, and has the
@@ -196,8 +161,8 @@ class NodeClassifier(_NodeEstimator):
         self, nodes: pandas.DataFrame | None = None, edges: pandas.DataFrame | None = None
     ) -> NDArray[np.float64]:
         """The calibrated probability of every class, ``[nodes, classes]``, in the order of rows."""
-        data = self._graph(nodes, edges)
-        return _in_order_of_rows(self._predicted(data).probabilities, data)
+        answer, data = self._predict_graph(nodes, edges)
+        return _in_order_of_rows(answer.probabilities, data)
 
     def predict(
         self, nodes: pandas.DataFrame | None = None, edges: pandas.DataFrame | None = None
@@ -209,10 +174,10 @@ class NodeClassifier(_NodeEstimator):
 
     def score(self, nodes: pandas.DataFrame, edges: pandas.DataFrame, y: ArrayLike) -> float:
         """The share of the nodes whose most probable class is the one in ``y``."""
-        return float((self.predict(nodes, edges) == np.asarray(y)).mean())
+        return float(accuracy_score(y, self.predict(nodes, edges)))
 
 
-class NodeRegressor(_NodeEstimator):
+class NodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
     """Predict a number for every node of a graph that is given as two pandas tables.
 
     It takes what ``NodeClassifier`` takes, with a column of numbers as ``label``.
@@ -239,8 +204,7 @@ class NodeRegressor(_NodeEstimator):
         return_std: bool = False,
     ) -> Any:
         """The value of every node in the order of rows; with its standard deviation if asked."""
-        data = self._graph(nodes, edges)
-        answer = self._predicted(data)
+        answer, data = self._predict_graph(nodes, edges)
         value = _in_order_of_rows(answer.mean, data).squeeze(1)
         if not return_std:
             return value
@@ -248,9 +212,7 @@ class NodeRegressor(_NodeEstimator):
 
     def score(self, nodes: pandas.DataFrame, edges: pandas.DataFrame, y: ArrayLike) -> float:
         """The coefficient of determination R² of the values against ``y``."""
-        truth = np.asarray(y, dtype=np.float64)
-        residual = truth - self.predict(nodes, edges)
-        return float(1.0 - np.square(residual).sum() / np.square(truth - truth.mean()).sum())
+        return float(r2_score(y, self.predict(nodes, edges)))
 
 
 def _in_order_of_rows(values: torch.Tensor, data: Data) -> NDArray[np.float64]:

@@ -18,10 +18,17 @@ from graphdrop.data.tables.loading import load_for
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.validate import MASKS
 from graphdrop.metrics.registry import Output
-from graphdrop.train import provenance, run_dataset, tensor_file
 from graphdrop.train.folder import stored_config
 from graphdrop.train.model_file import BEST, load_with_header
-from graphdrop.train.records import ModelNote, header_note
+from graphdrop.train.records import ModelNote, header_note, read_tensors
+from graphdrop.train.run_dataset import (
+    OWN,
+    fingerprint,
+    load_named_dataset,
+    names_tables,
+    resolve_dataset,
+    table_options,
+)
 
 Source: TypeAlias = str | Path | Data | Dataset | DataSettings
 """A dataset by name, by path, as an object, or by the settings that differ from the run's."""
@@ -69,11 +76,11 @@ def open_run(
         )
     notes = list[str]()
     settings, schema = _settings(config, data), Schema.from_json(about.schema_)
-    if settings is not None and run_dataset.names_tables(settings):
+    if settings is not None and names_tables(settings):
         graph, same, notes = _from_tables(settings, schema, about.data.sha256)
     else:
         found = _dataset(folder, config, data)
-        same = provenance.fingerprint(found.data) == about.data.sha256
+        same = fingerprint(found.data) == about.data.sha256
         graph = found.data
         drawn = found.split.name != "public" and not isinstance(data, Dataset)
         if not same and drawn and found.stored_masks:  # another graph brings its own split
@@ -97,7 +104,7 @@ def open_run(
 def schema_of(folder: str | Path) -> Schema:
     """How the columns of tables became the features of a run; `apply_schema` takes it."""
     path = Path(folder) / BEST
-    schema = Schema.from_json(header_note(ModelNote, tensor_file.read(path)[1], path).schema_)
+    schema = Schema.from_json(header_note(ModelNote, read_tensors(path)[1], path).schema_)
     if schema is None:
         raise ValueError(f"{folder} was not trained on tables: give a run that was")
     return schema
@@ -121,14 +128,14 @@ def _from_tables(
 ) -> tuple[Data, bool, list[str]]:
     """The run's own tables, perhaps elsewhere now, or those of another graph."""
     try:
-        data = run_dataset.load_named_dataset(settings).data
+        data = load_named_dataset(settings).data
     except ValueError:
         if schema is None:
             raise
     else:
-        if schema is None or provenance.fingerprint(data) == sha256:
-            return data, provenance.fingerprint(data) == sha256, []
-    options = run_dataset.table_options(settings)
+        if schema is None or fingerprint(data) == sha256:
+            return data, fingerprint(data) == sha256, []
+    options = table_options(settings)
     data, notes = load_for(schema, settings.dataset, settings.edges or None, options)
     return data, False, notes
 
@@ -150,9 +157,9 @@ def _dataset(folder: str | Path, config: Config, data: Source | None) -> Dataset
     if isinstance(data, (str, Path)):
         root = settings.root or None
         return load_dataset(data, root, settings.split, settings.split_seed)
-    if data is None and settings.dataset == run_dataset.OWN:
+    if data is None and settings.dataset == OWN:
         raise ValueError(
             f"{folder} was trained on a graph of your own, which it does not hold: give it again, "
             "as data=... or --dataset FILE"
         )
-    return run_dataset.resolve_dataset(config, data)[1]
+    return resolve_dataset(config, data)[1]

@@ -1,19 +1,40 @@
-"""Typed models of the files of a run; a damaged file is an error that names it."""
+"""The files of a run and of a model: written whole, and read by typed models.
+
+Tensors are in safetensors files, which contain no code. Their JSON is in the metadata of the
+header, with a checksum of all names, shapes, values and the JSON itself. A file that was damaged or
+changed is a ``DamagedError``, which names the file and the field.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import safetensors
+import safetensors.torch
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
-from graphdrop.io.files import check_regular
-from graphdrop.train.tensor_file import DamagedError
+import graphdrop
+from graphdrop.io.files import check_regular, replace_file
+
+FORMAT = 2
+"""The number of the format of tensor files, in every file; files of another one are refused."""
+PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "numba", "safetensors")
+"""The packages that results depend on, whose versions are written into files."""
 
 Count = Annotated[int, Field(ge=0)]
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class DamagedError(ValueError):
+    """A file is truncated, was changed, or has another format."""
 
 
 class _Typed(BaseModel):
@@ -62,12 +83,10 @@ class ResultNote(_Typed):
     """The scores of simple models on the same split, by their name."""
 
 
-class SelectionNote(_Typed):
+class SelectionNote(EvaluationLine):
     """The best evaluation so far."""
 
     epoch: Count
-    accuracy: float
-    nll: float
 
 
 class TrainingNote(_Typed):
@@ -99,17 +118,23 @@ class ModelNote(_Typed):
     """How the columns of tables become features, where the run was trained on tables."""
 
 
-def checked(model: type[Model], values: Any, where: str) -> Model:
+def check_record(model: type[Model], values: Any, where: str) -> Model:
     """The values as a typed model, or an error that names the file and the field."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "it"
+        field, text = ".".join(map(str, first["loc"])) or "it", repr(first["input"])
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
         raise DamagedError(
-            f"{where} was damaged or changed: {field} is {_short(first['input'])} "
-            f"({first['msg'].lower()}); restore the file, or make the run anew"
+            f"{where} was damaged or changed: {field} is {shown} ({first['msg'].lower()}); restore "
+            "the file, or make the run anew"
         ) from None
+
+
+def header_note(model: type[Model], header: Mapping[str, Any], path: Path) -> Model:
+    """The header of a file of tensors as a typed model."""
+    return check_record(model, dict(header), f"the header of {path}")
 
 
 def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -124,7 +149,7 @@ def metrics_lines(path: Path) -> Iterator[dict[str, Any]]:
             return
         except (RecursionError, ValueError):  # so deep, or a number of so many digits
             line = text
-        checked(MetricsLine, line, f"{path}, line {number}")
+        check_record(MetricsLine, line, f"{path}, line {number}")
         yield line
 
 
@@ -138,14 +163,54 @@ def result_note(path: Path) -> ResultNote:
         raise DamagedError(
             f"{path} is not JSON ({error}): restore it, or make the run anew"
         ) from error
-    return checked(ResultNote, values, str(path))
+    return check_record(ResultNote, values, str(path))
 
 
-def header_note(model: type[Model], header: Mapping[str, Any], path: Path) -> Model:
-    """The header of a file of tensors."""
-    return checked(model, dict(header), f"the header of {path}")
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Write tensors and a header; equal content gives equal bytes."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    text = json.dumps({"format": FORMAT, **header}, sort_keys=True)
+    # One key only: the order of several would change from run to run.
+    stored = json.dumps({"header": text, "sha256": _checksum(plain, text)})
+    replace_file(path, safetensors.torch.save(plain, {"graphdrop": stored}))
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the header of a file; raises `DamagedError` if it is damaged."""
+    if not path.exists() or path.is_dir():
+        raise FileNotFoundError(f"{path} is not there")
+    check_regular(path)
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, UnicodeDecodeError) as error:
+        raise DamagedError(f"{path} is cut short or not a checkpoint ({error})") from error
+    try:
+        stored = json.loads(metadata["graphdrop"])
+        text, expected = str(stored["header"]), stored["sha256"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} was not written by graphdrop, or its header is lost") from error
+    if _checksum(tensors, text) != expected:
+        raise DamagedError(f"{path} was changed since it was written: its checksum is wrong")
+    try:
+        header: dict[str, Any] = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedError(f"{path} has a header that is none of graphdrop's ({error})") from error
+    if header.get("format") != FORMAT:
+        raise DamagedError(f"{path} was written by another version of graphdrop: make it anew")
+    return tensors, header
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """The versions of this package and of the packages that its results depend on."""
+    own = {"graphdrop": graphdrop.__version__, "python": platform.python_version()}
+    return own | {package: version(package) for package in PACKAGES}

@@ -21,16 +21,16 @@ from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.inference.calibrator import Calibrator
 from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
+from graphdrop.io.devices import find_device
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import layerwise_samples
 from graphdrop.nn.methods import Blueprint, estimator, find, named_estimator
 from graphdrop.nn.sampled import SampledModel, sampled
+from graphdrop.sampling import EdgeFit, fit_edge_prior
 from graphdrop.train.batches import MiniBatches
-from graphdrop.train.edge_rates import fit_edges, teacher_of
 from graphdrop.train.objective import Objective, check_consistency
-from graphdrop.train.provenance import fingerprint
 from graphdrop.train.ranks import Ranks
-from graphdrop.train.run_dataset import reserve_calibration_nodes
+from graphdrop.train.run_dataset import fingerprint, reserve_calibration_nodes
 from graphdrop.train.tasks import Task, choose_task, weigh_classes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -163,11 +163,12 @@ def prepare_run(
         model: the user's model, in place of the one that the settings describe.
         task: what is predicted; by default what the targets' type and shape say.
         loss: in place of the task's.
-        device: by default model and data stay where they are.
+        device: a device or its name; by default model and data stay where they are.
     """
     ranks = Ranks()
-    # a copy, since PyG moves the tensors of the Data itself
-    data = dataset.data if device is None else copy.copy(dataset.data).to(device)
+    data = dataset.data
+    if device is not None and (device := find_device(device)) != data.x.device:
+        data = copy.copy(data).to(device)  # a copy, since PyG moves the tensors of the Data itself
     task = weigh_classes(task or choose_task(dataset, config), config, dataset)
     check_consistency(config.objective, task)
     targets = task.targets(data).to(data.x.device)
@@ -186,7 +187,8 @@ def prepare_run(
         prior = None if fit is None else fit.prior
         model = Blueprint(settings, int(data.x.shape[1]), outputs, edges, prior).build(config.seed)
         if fit is not None and config.objective.teach:
-            teacher = teacher_of(fit, outputs).to(targets.device)
+            missing = outputs - fit.answers.shape[1]
+            teacher = torch.nn.functional.pad(fit.answers, (0, missing)).to(targets.device)
     model = model.to(device)
     engine = sampled(model)
 
@@ -232,3 +234,21 @@ def prepare_run(
         ranks=ranks,
         teacher=teacher,
     )
+
+
+def fit_edges(config: Config, dataset: Dataset) -> EdgeFit:
+    """Fit the prior of the edges: labels of training nodes answer, validation nodes score.
+
+    Trials and the run itself share the fit, which belongs to the dataset and the features.
+    """
+    parts = reserve_calibration_nodes(choose_task(dataset, config).parts(dataset.split), config)
+    train, validation = (parts[name].nonzero().flatten() for name in ("train", "validation"))
+    features, level, share = config.data.features, config.model.edge_level, config.data.calibration
+    known, key = dataset.derived, ("edge fit", features, level, share)
+    if key not in known:
+        defaults = PredictionDefaults.of(config).fit_moments(dataset.data.x, train)
+        known[key] = fit_edge_prior(
+            defaults.inputs(dataset.data), conditioned=train, scored=validation, level=level
+        )
+    fit: EdgeFit = known[key]
+    return fit

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import torch
@@ -12,6 +14,8 @@ from torch_geometric.data import Data, HeteroData
 from graphdrop.config import Config, DataSettings
 from graphdrop.config.settings import TABLE_SETTINGS
 from graphdrop.data import Dataset, load_dataset, load_tables
+from graphdrop.data.checksums import known_checksum, tensor_parts
+from graphdrop.data.names import Names
 from graphdrop.data.sources import has_own_split, short_name
 from graphdrop.data.splits import Split, describe, random_fractions, strata
 from graphdrop.data.tables.loading import is_tables
@@ -22,6 +26,8 @@ from graphdrop.train.tasks import Links, Task, check_column, infer_task
 
 OWN = "data"
 """The name of a graph that was given as a PyG `Data`."""
+TARGETS = ("y", *MASKS)
+"""The targets and the split, as a graph holds them."""
 
 
 def load_named_dataset(settings: DataSettings) -> Dataset:
@@ -241,3 +247,34 @@ def check_name(dataset: Dataset, settings: DataSettings) -> None:
             f"dataset is {dataset.name!r} and data.dataset {settings.dataset!r}: settings depend "
             f"on the data, so give Config(data={{'dataset': {dataset.name!r}}}, ...)"
         )
+
+
+def fingerprint(data: Data) -> str:
+    """The sha256 of the features, edges, labels and split of a graph."""
+    return _sha256_of(data, ("x", "edge_index", "edge_weight", "edge_attr", *TARGETS)).hexdigest()
+
+
+def graph_fingerprint(data: Data) -> str:
+    """The sha256 of the ids, edges, labels and split of a graph: of all but its features.
+
+    Runs on tables from which other columns were read have it in common.
+    """
+    digest = _sha256_of(data, ("edge_index", *TARGETS))
+    names = Names.of(data)
+    digest.update(repr((names.ids, names.classes)).encode(errors="surrogatepass"))
+    return digest.hexdigest()
+
+
+def _sha256_of(data: Data, names: Iterable[str]) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    for name in names:
+        tensor = data.get(name)
+        if tensor is None:
+            continue
+        for part in tensor_parts(tensor):
+            digest.update(f"{name} {part.dtype} {tuple(part.shape)}\n".encode())
+            if (known := known_checksum(part)) is not None:
+                digest.update(known.encode())
+            else:
+                digest.update(part.detach().cpu().contiguous().view(-1).numpy().data)
+    return digest

@@ -1,10 +1,16 @@
-"""Scoring: the selected state of a run is calibrated, and scored once on the test nodes."""
+"""Scoring: the selected state of a run is calibrated, and scored once on the test nodes.
+
+``ScoredSamples`` draws the Monte Carlo samples of the state once. All of these read them: scores
+with and without a calibrator, its fits on halves of the validation nodes, the floor of the
+calibration error, and prediction sets.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,16 +30,23 @@ from graphdrop.calibration.post_hoc import (
 from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.data.names import Names
 from graphdrop.inference import Predictive
-from graphdrop.inference.calibrator import Calibrator, Surroundings, average, keep_samples
+from graphdrop.inference.calibrator import (
+    KEPT_NUMBERS,
+    Calibrator,
+    Samples,
+    Surroundings,
+    average,
+    keep_samples,
+)
+from graphdrop.inference.passes import resolve_settings
+from graphdrop.inference.predictive import find_origin, summarize
 from graphdrop.inference.shift import describe_graph, digest_graph
 from graphdrop.metrics.numbers import as_columns, mean_error
 from graphdrop.metrics.registry import find_rare_classes
-from graphdrop.train.divergence import explain_divergence
 from graphdrop.train.model_file import load_state
-from graphdrop.train.result import Result
+from graphdrop.train.objective import explain_divergence
+from graphdrop.train.result import Result, find_warnings
 from graphdrop.train.run import Run
-from graphdrop.train.run_warnings import warnings_of
-from graphdrop.train.scored_samples import ScoredSamples
 from graphdrop.train.state import State
 
 SAMPLES_STEP = 20
@@ -41,6 +54,8 @@ SAMPLES_STEP = 20
 FEATURE_ROWS = 2000
 """With mini-batches the features of at most so many training nodes are looked at for warnings."""
 SCORED = ("validation", "test")
+PARTS = (*SCORED, "calibration", "sets")
+"""The parts of the split that scores, calibrators and prediction sets read."""
 
 
 def score_selected(run: Run, state: State) -> tuple[Result, ScoredSamples]:
@@ -81,6 +96,69 @@ def score_selected(run: Run, state: State) -> tuple[Result, ScoredSamples]:
         rare=_score_rare_classes(run, answers | found.get("answers", {})),
     )
     return result, drawn
+
+
+class ScoredSamples:
+    """The outputs of every Monte Carlo sample on the nodes that are scored, in memory if few.
+
+    Their nodes are all of the graph, so that the standard error of every answer is known, or, where
+    that takes too many numbers or batches, those of the parts that are scored.
+
+    Args:
+        run: its model has the selected state. Of links, and where the samples are too many,
+            nothing is kept, and every call draws them again.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = torch.unique(torch.cat([run.rows[part] for part in PARTS]))
+        task, settings, nodes = run.task, run.config, len(run.data.x)
+        width = task.width(run.data, run.dataset.num_classes, settings.model.hidden)
+        many = nodes * width * settings.predict.samples > KEPT_NUMBERS
+        if task.of_nodes and run.batches is None and not many:
+            self.rows = torch.arange(nodes, device=self.rows.device)
+        self._kept: list[Tensor] | None = [] if run.task.of_nodes else None
+        self._keep_missing()
+
+    def extend(self, samples: int) -> None:
+        """Let the model predict with so many samples, and draw those that are missing."""
+        engine = self.run.engine
+        engine.defaults = replace(engine.defaults, samples=samples)
+        self._keep_missing()
+
+    def _keep_missing(self) -> None:
+        if self._kept is None:
+            return
+        for out in self._draw(self.rows, first=len(self._kept)):
+            self._kept.append(out)
+            if len(self._kept) * out.numel() > KEPT_NUMBERS:
+                self._kept = None
+                return
+
+    @torch.no_grad()
+    def _draw(self, rows: Tensor, first: int = 0) -> Iterator[Tensor]:
+        run, task = self.run, self.run.task
+        for out in run.predictive_samples(rows if task.of_nodes else None, first):
+            yield out if task.of_nodes else task.decode(out, rows)
+
+    def of(self, rows: Tensor) -> Samples:
+        """A function that returns the outputs of every sample on some rows."""
+        if self._kept is None or not bool(torch.isin(rows, self.rows).all()):
+            return lambda: self._draw(rows)
+        kept, places = self._kept, torch.searchsorted(self.rows, rows)
+        return lambda: (sample[places] for sample in kept)
+
+    def predict(
+        self, rows: Tensor, calibrator: Calibrator | Literal["model"] | None = "model"
+    ) -> Any:
+        """What ``Run.predict`` returns for these rows."""
+        run = self.run
+        settings = resolve_settings(run.engine)
+        chosen = settings.calibrator if calibrator == "model" else calibrator
+        if self._kept is None or (chosen is not None and chosen.reads_graph):
+            return run.predict(rows, calibrator=chosen)
+        origin = find_origin(settings, run.data, rows)
+        return summarize(self.of(rows), run.task.output, settings, chosen, origin)
 
 
 def draw_samples(run: Run) -> ScoredSamples:
@@ -183,7 +261,7 @@ def score_calibrated(
         x = run.inputs.x
     else:
         x = engine.defaults.inputs(Data(x=x[parts["train"][:FEATURE_ROWS]])).x
-    found["warnings"] = warnings_of(
+    found["warnings"] = find_warnings(
         validation,
         run.targets[parts["validation"]],
         model=None if run.own_model else run.config.model,

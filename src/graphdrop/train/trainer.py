@@ -12,6 +12,7 @@ calibrates and scores the selected weights.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,7 +27,7 @@ from torch_geometric.data import Data
 from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.inference.calibrator import Calibrator
-from graphdrop.io.devices import find_device
+from graphdrop.io.files import replace_file
 from graphdrop.io.locks import folder_lock
 from graphdrop.train import folder
 from graphdrop.train.auto import choose_settings
@@ -38,17 +39,21 @@ from graphdrop.train.checkpoint import (
     restore_checkpoint,
     write_checkpoint,
 )
-from graphdrop.train.divergence import DivergedError
 from graphdrop.train.loop import train_epochs
 from graphdrop.train.model_file import BEST, write_model
+from graphdrop.train.objective import DivergedError
 from graphdrop.train.progress import Mute, Progress
 from graphdrop.train.ranks import Ranks
-from graphdrop.train.result import Result, StoppedError
+from graphdrop.train.result import Result
 from graphdrop.train.run import Loss, prepare_run
 from graphdrop.train.run_dataset import resolve_dataset
 from graphdrop.train.scoring import score_selected
 from graphdrop.train.state import MakeOptimizer, State
 from graphdrop.train.tasks import Task
+
+
+class StoppedError(RuntimeError):
+    """A run was stopped before its end; it can be resumed from its folder."""
 
 
 class Trainer:
@@ -102,9 +107,10 @@ class Trainer:
         ranks = Ranks()  # the processes that torchrun started; the first one displays and writes
         first = ranks.first
         self.progress = (progress or Progress()) if first else Mute()
-        stored = folder.read_stored(run_folder, resume=resume) if first else None
+        stored = None
+        if first and run_folder is not None:
+            stored = folder.check_folder(run_folder, resume=resume)
         stored = ranks.broadcast(stored)  # the settings of a run that is to be resumed
-        device = None if device is None else find_device(device)
         config = choose_settings(
             config, dataset, self.progress, stored=stored, own=model is not None, device=device
         )
@@ -125,9 +131,9 @@ class Trainer:
 
     def _open_folder(self, run_folder: str | Path, *, resume: bool) -> None:
         """Take the folder, and load the newest checkpoint in it if the run is to be resumed."""
-        self._lock.enter_context(folder_lock(folder.check_path(run_folder)))
+        self._lock.enter_context(folder_lock(run_folder))
         try:
-            self.folder = folder.claim(run_folder, self.config, resume=resume)
+            self.folder = folder.claim_folder(run_folder, self.config, resume=resume)
             if resume:
                 restore_checkpoint(self.folder, self.run, self.state, self.progress.say)
         except BaseException:
@@ -236,7 +242,8 @@ class Trainer:
             "split": {"name": split.name, "seed": split.seed, **split.sizes._asdict()},
         }
         seed = self.config.seed
-        folder.write_result(path, {**result.as_json(), "seed": seed, **origin, "data": data})
+        written = {**result.as_json(), "seed": seed, **origin, "data": data}
+        replace_file(path / folder.RESULT, (json.dumps(written, indent=2) + "\n").encode())
         header = {"epoch": result.selected_epoch, **origin}
         write_model(path / BEST, self.model, self.model.state_dict(), header)
 

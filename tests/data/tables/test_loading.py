@@ -19,7 +19,7 @@ from graphdrop.data.tables.loading import read_table
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.tables.table import Column
 from graphdrop.io.memory import most_bytes
-from graphdrop.train.provenance import fingerprint
+from graphdrop.train.run_dataset import fingerprint
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "data"

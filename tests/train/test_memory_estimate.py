@@ -36,7 +36,7 @@ def bytes_of(name):
 open("/proc/self/clear_refs", "w").write("5")  # the peak begins here
 before, estimate = bytes_of("VmRSS"), estimate_memory(trainer.run)
 trainer.fit()
-print(estimate.total, bytes_of("VmHWM") - before)
+print(sum(estimate.values()), bytes_of("VmHWM") - before)
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from graphdrop.train import progress
-from graphdrop.train.progress import Progress, Silent, describe_rates
+from graphdrop.train.progress import Progress, Silent
 from graphdrop.train.selection import Selection
 
 LINE = {
@@ -73,10 +73,6 @@ def test_a_line_says_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_silent_one_says_only_what_must_be_said():
     assert shown(terminal=True, kind=Silent) == "something happened\n"
-
-
-def test_drop_rates_are_written_in_short():
-    assert describe_rates([0.1, 0.256, None]) == "0.10 0.26 none"
 
 
 def test_a_notebook_shows_one_output_that_is_updated(monkeypatch):

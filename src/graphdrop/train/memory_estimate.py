@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -43,78 +42,67 @@ VARIABLE = "GRAPHDROP_MEMORY_CHECK"
 """The environment variable that lets a run begin that may not fit, if it is `off`."""
 
 
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """What a run takes, in bytes.
-
-    Example:
-        >>> str(MemoryEstimate(edges=2**30, activations=2**31, weights=0, prediction=0))
-        '1.0 GiB edges, 2.0 GiB activations, 0 bytes weights, 0 bytes prediction'
-    """
-
-    edges: int
-    activations: int
-    weights: int
-    prediction: int
-
-    @property
-    def total(self) -> int:
-        """The sum of all parts, and what libraries take."""
-        return self.edges + self.activations + self.weights + self.prediction + OWN_BYTES
-
-    def __str__(self) -> str:
-        names = ("edges", "activations", "weights", "prediction")
-        return ", ".join(f"{format_bytes(getattr(self, name))} {name}" for name in names)
-
-
 def check_memory(run: Run, note: Callable[[str], None]) -> None:
     """Raise if a run takes more memory than there is; ``note`` takes a line on what it takes."""
-    needed, free = estimate_memory(run), free_bytes()
-    if needed.total > SHOWN_BYTES:
-        note(f"needs about {format_bytes(needed.total)}, {format_bytes(free)} free")
-    if needed.total > free and os.environ.get(VARIABLE) != "off":
+    parts, free = estimate_memory(run), free_bytes()
+    needed = sum(parts.values())
+    if needed > SHOWN_BYTES:
+        note(f"needs about {format_bytes(needed)}, {format_bytes(free)} free")
+    if needed > free and os.environ.get(VARIABLE) != "off":
         advice = "train on mini-batches (--batch-size 1024), or lower model.hidden"
         if run.batches is not None:
             advice = "lower --batch-size, --fan-out or model.hidden"
+        listed = ", ".join(f"{format_bytes(size)} {name}" for name, size in parts.items())
         raise ValueError(
-            f"the run needs about {format_bytes(needed.total)} of memory ({needed}), and "
+            f"the run needs about {format_bytes(needed)} of memory ({listed}), and "
             f"{format_bytes(free)} are free: {advice}; or set {VARIABLE}=off to try it all the same"
         )
 
 
-def estimate_memory(run: Run) -> MemoryEstimate:
-    """Estimate the memory that a run takes."""
-    settings, data = run.config.model, run.data
-    nodes, features = data.x.shape
-    stored = data.edge_index
+def estimate_memory(run: Run) -> dict[str, int]:
+    """Estimate the bytes that a run takes, by what takes them."""
+    settings, nodes, stored = run.config.model, len(run.data.x), run.data.edge_index
     edges = nodes + (int(stored.shape[1]) if isinstance(stored, torch.Tensor) else 0)
-    outputs = max(1, int(run.task.width(data, run.dataset.num_classes, settings.hidden)))
-    widths = [int(features), *[settings.hidden] * (settings.layers - 1), outputs]
-    weights = WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters())
-    prediction = SUMMARY_BYTES * outputs * max(len(rows) for rows in run.rows.values())
+    outputs = max(1, int(run.task.width(run.data, run.dataset.num_classes, settings.hidden)))
+    widths = [int(run.data.x.shape[1]), *[settings.hidden] * (settings.layers - 1), outputs]
+    sizes = {
+        "edges": (EDGE_BYTES + SORT_BYTES) * edges,
+        "activations": 0,
+        "weights": WEIGHT_COPIES * FLOAT * sum(p.numel() for p in run.model.parameters()),
+        "prediction": SUMMARY_BYTES * outputs * max(map(len, run.rows.values())),
+        "libraries": OWN_BYTES,
+    }
     if run.batches is not None:
         batch, hidden = _estimate_batches(run, nodes, edges, widths)
-        edge_bytes = (EDGE_BYTES + SORT_BYTES) * edges
-        return MemoryEstimate(edge_bytes, batch, weights, prediction + hidden)
-    if settings.architecture == "gcn" and isinstance(run.model, GCN):
-        edge_bytes, activations = _estimate_gcn(run, nodes, edges, widths)
-    else:
-        edge_bytes, activations = _estimate_attached(run, nodes, edges, widths)
-    return MemoryEstimate(edge_bytes, activations, weights, prediction)
+        sizes["activations"] += batch
+        sizes["prediction"] += hidden
+    elif settings.architecture == "gcn" and isinstance(run.model, GCN):
+        kept, sizes["activations"] = _estimate_gcn(run, nodes, edges)
+        sizes["edges"] = EDGE_BYTES * kept + SORT_BYTES * edges
+    else:  # PyG layers, over all nodes
+        attention = settings.architecture in ("gat", "gatv2")
+        saved = sum(
+            FLOAT * nodes * (inputs + 4 * outputs)
+            + attention * MESSAGE_COPIES * FLOAT * edges * outputs
+            for inputs, outputs in pairwise(widths)
+        )
+        sizes["edges"] += 3 * EDGE_BYTES * edges
+        sizes["activations"] = _count_passes(run) * saved + saved // 2
+    return sizes
 
 
-def _estimate_gcn(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
-    """The bytes of edges and activations, full batch on the receptive fields of the split's parts.
+def _count_passes(run: Run) -> int:
+    return max(run.config.train.passes, 2 if run.config.objective.agree else 1)
 
-    Args:
-        run: the run.
-        n: the number of nodes.
-        e: the number of edges, with a loop for each node.
-        widths: the number of features before and after every layer.
+
+def _estimate_gcn(run: Run, n: int, e: int) -> tuple[int, int]:
+    """The edges that are kept, and the bytes of activations, on the receptive fields of the parts.
+
+    ``n`` is the number of nodes, ``e`` that of edges with a loop for each node.
     """
-    settings, layers = run.config, len(widths) - 1
-    all_nodes = bool(settings.objective.agree or run.teacher is not None) or not run.task.of_nodes
-    wanted = n if all_nodes else len(run.rows["train"])
+    layers = len(run.model.layers)
+    unlabelled = run.config.objective.agree or run.teacher is not None
+    wanted = n if unlabelled or not run.task.of_nodes else len(run.rows["train"])
     rows, edges = _receptive_field(n, e, wanted, layers)
     kept = e + sum(edges)
     if run.task.of_nodes:
@@ -129,13 +117,11 @@ def _estimate_gcn(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int
             mask = Mask(Kind.HARD, torch.zeros(()), key, blocks=sampler.blocks)
         # the numbers that are summed over neighbours, or their sums if the product follows
         parts = parts_of(layer, sizes, mask, first=i == 0)
-        terms = sizes.num_src * parts * layer.out_channels or sizes.num_dst * layer.in_channels
-        outputs = sizes.num_dst * layer.out_channels
+        outputs = rows[i + 1] * layer.out_channels
+        terms = rows[i] * parts * layer.out_channels or rows[i + 1] * layer.in_channels
         saved += FLOAT * (terms + 2 * outputs)
         largest = max(largest, FLOAT * max(terms, outputs))
-    passes = max(settings.train.passes, 2 if settings.objective.agree else 1)
-    activations = _input_bytes(run, n, rows[0]) + passes * saved + 2 * largest
-    return EDGE_BYTES * kept + SORT_BYTES * e, activations
+    return kept, _input_bytes(run, n, rows[0]) + _count_passes(run) * saved + 2 * largest
 
 
 def _receptive_field(n: int, e: int, wanted: int, layers: int) -> tuple[list[int], list[int]]:
@@ -151,24 +137,11 @@ def _receptive_field(n: int, e: int, wanted: int, layers: int) -> tuple[list[int
     return rows, edges
 
 
-def _estimate_attached(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
-    """The bytes of edges and activations of PyG layers, full batch over all nodes."""
-    attention = run.config.model.architecture in ("gat", "gatv2")
-    saved = 0
-    for inputs, outputs in pairwise(widths):
-        saved += FLOAT * n * (inputs + 4 * outputs)
-        if attention:
-            saved += MESSAGE_COPIES * FLOAT * e * outputs
-    passes = max(run.config.train.passes, 2 if run.config.objective.agree else 1)
-    return (4 * EDGE_BYTES + SORT_BYTES) * e, passes * saved + saved // 2
-
-
 def _estimate_batches(run: Run, n: int, e: int, widths: list[int]) -> tuple[int, int]:
     """The bytes of mini-batches, and of a layer-wise prediction over all nodes."""
     settings = run.config.train
     fans = [int(number) for number in settings.fan_out.split(",")]
-    rows, batch = min(settings.batch_size, len(run.rows["train"])), 0
-    degree = math.ceil(e / max(n, 1))
+    rows, batch, degree = min(settings.batch_size, len(run.rows["train"])), 0, math.ceil(e / n)
     for i, width in enumerate(reversed(widths[:-1])):
         fan = fans[min(i, len(fans) - 1)]
         sampled = rows * (degree if fan < 0 else min(fan, degree))

@@ -74,21 +74,25 @@ def open_run(
             f"{folder} predicts {about.task}, not classes or numbers: open it in "
             "Python by load(folder) and predict(model, data, output=...)"
         )
-    notes = list[str]()
-    settings, schema = _settings(config, data), Schema.from_json(about.schema_)
+    schema, sha256 = Schema.from_json(about.schema_), about.data.sha256
+    settings = None if isinstance(data, (Data, Dataset)) else _find_settings(config, data)
     if settings is not None and names_tables(settings):
-        graph, same, notes = _from_tables(settings, schema, about.data.sha256)
+        graph, notes = _read_tables(settings, schema, sha256)
+        same = fingerprint(graph) == sha256
+    elif data is None and config.data.dataset == OWN:
+        raise ValueError(
+            f"{folder} was trained on a graph of your own, which it does not hold: give it again, "
+            "as data=... or --dataset FILE"
+        )
     else:
-        found = _dataset(folder, config, data)
-        same = fingerprint(found.data) == about.data.sha256
-        graph = found.data
+        notes, found = list[str](), _read_dataset(config, data)
+        graph, same = found.data, fingerprint(found.data) == sha256
         drawn = found.split.name != "public" and not isinstance(data, Dataset)
         if not same and drawn and found.stored_masks:  # another graph brings its own split
             graph = copy.copy(graph)
             graph.update(dict(found.stored_masks))
             split = choose_split(graph, "public", 0)
-            for name, mask in zip(MASKS, (split.train, split.val, split.test), strict=True):
-                graph[name] = mask
+            graph.update(dict(zip(MASKS, (split.train, split.val, split.test), strict=True)))
     if schema is not None and (names := Names.of(graph)).classes is None:
         graph = copy.copy(graph)
         graph.names = replace(names, classes=schema.classes or None)
@@ -97,8 +101,7 @@ def open_run(
             f"{config.data.dataset} is no longer the data that {folder} was trained on: its "
             "features, edges, labels or split have changed"
         )
-    numbers = about.task == "gaussian"
-    return Opened(config, network, graph, header, same, notes, numbers)
+    return Opened(config, network, graph, header, same, notes, about.task == "gaussian")
 
 
 def schema_of(folder: str | Path) -> Schema:
@@ -110,36 +113,6 @@ def schema_of(folder: str | Path) -> Schema:
     return schema
 
 
-def _settings(config: Config, data: Source | None) -> DataSettings | None:
-    """The settings of the data to read; ``None`` where it was given as an object."""
-    if data is None:
-        return config.data
-    if isinstance(data, DataSettings):
-        given = data.model_dump(exclude_unset=True)
-        elsewhere = {"edges": ""} if "dataset" in given else {}  # the run's edges are others
-        return config.data.model_copy(update=elsewhere | given)
-    if isinstance(data, (str, Path)):
-        return config.data.model_copy(update={"dataset": str(data), "edges": ""})
-    return None
-
-
-def _from_tables(
-    settings: DataSettings, schema: Schema | None, sha256: str
-) -> tuple[Data, bool, list[str]]:
-    """The run's own tables, perhaps elsewhere now, or those of another graph."""
-    try:
-        data = load_named_dataset(settings).data
-    except ValueError:
-        if schema is None:
-            raise
-    else:
-        if schema is None or fingerprint(data) == sha256:
-            return data, fingerprint(data) == sha256, []
-    options = table_options(settings)
-    data, notes = load_for(schema, settings.dataset, settings.edges or None, options)
-    return data, False, notes
-
-
 def other_data(folder: str | Path) -> str:
     """The message for a run that is given other data than it was trained on."""
     return (
@@ -148,18 +121,37 @@ def other_data(folder: str | Path) -> str:
     )
 
 
-def _dataset(folder: str | Path, config: Config, data: Source | None) -> Dataset:
+def _find_settings(config: Config, source: str | Path | DataSettings | None) -> DataSettings:
+    """The run's settings of the data, changed by those that are given."""
+    if source is None:
+        return config.data
+    given: dict[str, Any] = {"dataset": str(source)}
+    if isinstance(source, DataSettings):
+        given = source.model_dump(exclude_unset=True)
+    elsewhere = {"edges": ""} if "dataset" in given else {}  # the run's edges are others
+    return config.data.model_copy(update=elsewhere | given)
+
+
+def _read_tables(
+    settings: DataSettings, schema: Schema | None, sha256: str
+) -> tuple[Data, list[str]]:
+    """The run's own tables, perhaps elsewhere now, or those of another graph by its schema."""
+    try:
+        data = load_named_dataset(settings).data
+        if schema is None or fingerprint(data) == sha256:
+            return data, []
+    except ValueError:
+        if schema is None:
+            raise
+    return load_for(schema, settings.dataset, settings.edges or None, table_options(settings))
+
+
+def _read_dataset(config: Config, source: Source | None) -> Dataset:
+    """The dataset that is given, or named with the root and the split of the run."""
     settings = config.data
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, DataSettings):
-        data = data.dataset
-    if isinstance(data, (str, Path)):
-        root = settings.root or None
-        return load_dataset(data, root, settings.split, settings.split_seed)
-    if data is None and settings.dataset == OWN:
-        raise ValueError(
-            f"{folder} was trained on a graph of your own, which it does not hold: give it again, "
-            "as data=... or --dataset FILE"
-        )
-    return resolve_dataset(config, data)[1]
+    if isinstance(source, Dataset):
+        return source
+    if isinstance(source, (str, Path, DataSettings)):
+        name = source.dataset if isinstance(source, DataSettings) else source
+        return load_dataset(name, settings.root or None, settings.split, settings.split_seed)
+    return resolve_dataset(config, source)[1]

@@ -540,7 +540,7 @@ _TORCH = {"F64": "float64", "F32": "float32", "I64": "int64", "I32": "int32", "B
 
 
 def _checksum(header: dict[str, Any], body: bytes, text: str) -> str:
-    """The checksum that `records.write_tensors` computes, where the header is still one of tensors."""
+    """The checksum that `write_tensors` computes, where the header is still one of tensors."""
     digest = hashlib.sha256(text.encode("utf-8", "replace"))
     for name, about in sorted(header.items()):
         if name != "__metadata__":

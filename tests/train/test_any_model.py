@@ -13,8 +13,6 @@ from torch_geometric.nn import GAT
 from graphdrop import ARM, GCN, GraphDropConnect, LearnedRate, Trainer, attach, load, predict, save
 from graphdrop.nn import SampledGCNConv, sampled
 from graphdrop.sampling.estimators import REINFORCE
-from graphdrop.sampling.samplers import Draw
-from graphdrop.train.objective import consistency_loss
 from graphdrop.train.progress import Silent
 
 FEATURES, CLASSES = 30, 3
@@ -135,45 +133,6 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(
     assert (type(sampled(again).estimator) is REINFORCE) == (estimator == "reinforce")
     answer = predict(load(tmp_path / "parted", model=bare(kind)), tiny.data)
     assert torch.equal(answer.probabilities, predict(whole, tiny.data).probabilities)
-
-
-def test_agreement_and_several_passes_have_the_terms_of_their_formula(tiny, settings_of, kind):
-    data, train = tiny.data, tiny.split.train
-    config = settings_of(
-        data={"features": "stored"},
-        objective={"agree": 0.7, "sharpen": 0.4},
-        train={"epochs": 1, "passes": 3},
-    )
-    model, twin = make(kind), make(kind)
-    trainer = Trainer(config, tiny, model=model, progress=Silent())
-    trainer.fit()
-    line = trainer.journal.lines[0]
-    engine = sampled(twin.train())
-    first = engine.next_draw()
-    draws = [Draw(first.seed, 0, sample, first.temperature) for sample in range(3)]
-    logits = list(engine.samples(data, draws, training=True))
-    nll = sum(cross_entropy(one[train], data.y[train]) for one in logits) / 3
-    assert line["nll"] == pytest.approx(float(nll.detach()), rel=1e-4)
-    assert line["agree"] == pytest.approx(
-        0.7 * float(consistency_loss(logits, 0.4).detach()), rel=1e-4
-    )
-    assert line["agree"] > 0.0
-
-
-def test_the_mean_of_the_weights_is_what_is_evaluated_and_kept(tiny, settings_of, kind):
-    model = make(kind)
-    steps: list[dict[str, Tensor]] = []
-
-    class Watching(Silent):
-        def update(self, line: Any, selection: Any) -> None:
-            steps.append({n: p.detach().clone() for n, p in model.named_parameters()})
-
-    config = settings_of(train={"epochs": 3, "evaluate_every": 3, "average": 0.5})
-    Trainer(config, tiny, model=model, progress=Watching()).fit()
-    shares = torch.tensor([0.25, 0.5, 1.0]) / 1.75
-    for name, parameter in model.named_parameters():
-        mean = sum(share * step[name] for share, step in zip(shares, steps, strict=True))
-        torch.testing.assert_close(parameter.detach(), mean, rtol=1e-4, atol=1e-6)
 
 
 def test_a_model_that_load_cannot_build_or_that_is_another_is_said(tiny, tmp_path):

@@ -17,9 +17,7 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
 from graphdrop.train.loop import train
-from graphdrop.train.many import tune
 from graphdrop.train.progress import Silent
-from graphdrop.train.run_dataset import resolve_dataset
 
 SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
 
@@ -41,18 +39,6 @@ def own(data: Data, **sections: dict) -> Config:
 def chosen(config: Config, data: Data) -> Config:
     dataset = load_dataset(data, split="random-fractions")
     return auto.choose_settings(config, dataset, Silent())
-
-
-def test_the_choice_is_the_same_after_the_nodes_are_permuted():
-    data = graph()
-    dataset = load_dataset(data, split="random-fractions")
-    order = torch.randperm(150, generator=torch.Generator().manual_seed(1))
-    place = torch.argsort(order)
-    moved = Data(x=data.x[order], edge_index=place[data.edge_index], y=data.y[order])
-    split = dataclasses.replace(
-        dataset.split, **{n: getattr(dataset.split, n)[order] for n in ("train", "val", "test")}
-    )
-    assert traits_of(load_dataset(moved, split=split)) == traits_of(dataset)
 
 
 def test_labels_of_test_nodes_are_not_read():
@@ -188,31 +174,6 @@ def test_a_run_writes_what_was_chosen_and_goes_on_without_choosing_again(tmp_pat
     monkeypatch.setattr(auto, "traits_of", None)
     again = Trainer(config, data, tmp_path / "run", resume=True, progress=Silent())
     assert again.config == first.config
-
-
-def test_tuning_keeps_what_was_given_and_its_finished_trials(tmp_path, monkeypatch):
-    dataset = load_dataset(graph(), split="random-fractions")
-    config = own(graph(), model={"hidden": 7})
-    log = tmp_path / "trials.jsonl"
-    config, _ = resolve_dataset(config, dataset)
-    best = tune(config, dataset, 2, log=log)
-    assert best.model.hidden == 7
-    assert len(log.read_text().splitlines()) == 2
-    monkeypatch.setattr("graphdrop.train.many.trial_nll", None)
-    assert tune(config, dataset, 2, log=log) == best
-
-
-def test_nodes_set_aside_for_the_calibrator_select_nothing():
-    data = graph()
-    config = Config(data={"split": "random-fractions", "calibration": 0.4}, **SHORT)
-    trainer = Trainer(config, data, progress=Silent())
-    fitted, sets, kept = (
-        set(trainer.rows[part].tolist()) for part in ("calibration", "sets", "validation")
-    )
-    assert not fitted & kept
-    assert not sets & (kept | fitted)
-    assert len(fitted | sets) == round(0.4 * len(fitted | sets | kept))
-    assert trainer.fit().calibration["nodes"] == len(fitted)
 
 
 def test_balanced_class_weights_count_every_class_alike():

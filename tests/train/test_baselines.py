@@ -11,8 +11,6 @@ from graphdrop import Config, load, predict
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.data.splits import Split
 from graphdrop.graph import Graph
-from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.propagation import MixedOrderPropagation
 from graphdrop.train import Trainer, auto, baselines, linear_solver, loop
 from graphdrop.train.progress import Silent
 
@@ -54,17 +52,6 @@ def neighbour_task(classes: int = 2) -> Data:
     return data
 
 
-def test_the_means_are_those_of_dense_matrices():
-    data = random_graph()
-    layer = MixedOrderPropagation(2, normalization="row", combine="concat").eval()
-    wanted = dense_means(data)
-    torch.testing.assert_close(layer(data.x, data.edge_index).double(), wanted, atol=1e-5, rtol=0)
-    weight = torch.randn(12, 5)
-    for x in (data.x, SparseFeatures.from_tensor(data.x)):
-        found = layer(x, data.edge_index, weight=weight)
-        torch.testing.assert_close(found.double(), wanted @ weight.double(), atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("way", ["matrix", "span of the rows", "graph"])
 def test_a_logistic_regression_is_scikit_learns(way, monkeypatch):
     materialized = way != "graph"
@@ -98,15 +85,6 @@ def scales(wide: torch.Tensor, train: torch.Tensor, by_column: bool) -> torch.Te
 def deviations_of_columns(x: torch.Tensor, graph: Graph, *_: object) -> torch.Tensor:
     data = dataset_of(neighbour_task(classes=3))
     return scales(dense_means(data.data), data.split.train, False).view(3, -1)[:, 0].float()
-
-
-def test_random_directions_measure_the_deviation_after_each_hop():
-    data = random_graph()
-    graph, rows = Graph.from_data(data, normalization="row"), torch.arange(200)
-    found = linear_solver.measure_hop_deviations(data.x, graph, 2, rows)
-    deviation = dense_means(data)[rows].std(0, correction=0)
-    wanted = deviation.square().view(3, -1).mean(1).sqrt()
-    torch.testing.assert_close(found.double(), wanted, rtol=0.25, atol=0)
 
 
 def test_a_ridge_regression_is_scikit_learns():

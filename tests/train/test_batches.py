@@ -70,19 +70,6 @@ def test_the_mean_over_all_batches_is_the_full_batch_objective(
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=2e-5)
 
 
-def test_features_that_are_held_are_those_that_are_read(
-    tiny: Dataset, settings_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for features in ("row", "standardize"):  # sparse and dense
-        train = {"batch_size": 9, "fan_out": "3,2", "epochs": 2, "samples": 2}
-        config = settings_of(train=train, data={"features": features})
-        held = Trainer(config, tiny, progress=Silent()).fit()
-        with monkeypatch.context() as patch:
-            patch.setattr("graphdrop.nn.held_features.HELD_BYTES", 0)
-            read = Trainer(config, tiny, progress=Silent()).fit()
-        assert held.test.nll == pytest.approx(read.test.nll, rel=1e-5)
-
-
 def test_nodes_without_a_label_stand_for_all_of_them(tiny: Dataset, settings_of: Any) -> None:
     # 4 batches of 1 labelled node: 4 of the 76 others are drawn, and weighed for all of them
     data = tiny.data.clone()
@@ -177,11 +164,6 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
         for one in (again, whole)
     ]
     assert without[0] == without[1]
-
-
-def test_what_does_not_fit_mini_batches_is_refused(tiny: Dataset, settings_of: Any) -> None:
-    with pytest.raises(ValueError, match=r"train\.fan_out is '5,0'"):
-        settings_of(train={"fan_out": "5,0"})
 
 
 def test_the_command_trains_on_mini_batches(run: Any, tmp_path: Any) -> None:

@@ -84,18 +84,6 @@ def test_the_first_step_has_the_terms_of_its_formula(tiny, settings_of, method):
     assert line["loss"] == pytest.approx(sum(line[t] for t in ("nll", "kl", "l2", "agree")))
 
 
-def test_several_passes_average_the_likelihood_without_agreement(tiny, settings_of):
-    model, line = first_step(settings_of(train={"epochs": 1, "passes": 3}), tiny)
-    train = tiny.split.train
-    losses = [
-        cross_entropy(one[train], tiny.data.y[train]).item()
-        for one in outputs(model, tiny, 3, model.temperature)
-    ]
-    assert len(set(losses)) == 3
-    assert line["nll"] == pytest.approx(sum(losses) / 3, rel=1e-5)
-    assert "agree" not in line
-
-
 def test_its_gradient_is_that_of_the_formula(tiny, settings_of):
     config = settings_of(objective={"agree": 0.7, "l2": 0.0, "kl_weight": 0.0})
     trainer = Trainer(config, tiny, progress=Silent())
@@ -121,15 +109,3 @@ def test_arm_weighs_the_agreement_with_the_likelihood(tiny, settings_of, monkeyp
     (loss, tape), agree = estimate_loss(trainer.run, None)
     assert float(seen[0][0].detach()) == pytest.approx(float((loss + agree["agree"]).detach()))
     assert len(seen[0][1]) == 2 * len(tape)  # the draws of both samples
-
-
-def test_agreement_brings_samples_together(tiny, settings_of):
-    def spread(agree: float) -> float:
-        settings = {"agree": agree, "sharpen": 1.0, "l2": 1e-4}
-        train = {"epochs": 60, "learning_rate": 0.05, "select": "nll"}
-        trainer = Trainer(settings_of(objective=settings, train=train), tiny, progress=Silent())
-        trainer.fit()
-        sampled = torch.stack(outputs(trainer.model, tiny, 20, trainer.model.temperature))
-        return float(sampled.softmax(-1).std(0).mean().detach())
-
-    assert spread(10.0) < 0.8 * spread(0.0)

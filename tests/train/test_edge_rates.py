@@ -90,12 +90,3 @@ def test_the_answers_of_the_closed_form_teach_all_nodes():
     torch.testing.assert_close(found.loss, cross_entropy(output[train], run.labels))
     expected = -0.7 * (answers * output.log_softmax(1)).sum(1).mean()
     torch.testing.assert_close(more["agree"], expected.detach())
-
-
-def test_mini_batches_learn_from_the_same_answers():
-    config = Config(model={"edges": "fitted"}, **SHORT | {"train": {"epochs": 1, "batch_size": 50}})
-    run = Trainer(config, planted(), progress=Silent()).run
-    assert run.batches is not None
-    step = next(iter(run.batches.epoch(0)))
-    _, more = estimate_loss(run, step)
-    assert float(more["agree"]) > 0

@@ -74,18 +74,6 @@ def test_trainer_hands_edge_attributes_to_a_model_of_ones_own(layer, tmp_path):
         Trainer(CONFIG, other, tmp_path / "run", **options)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_mask_of_ones_leaves_a_layer_with_edge_attributes_as_it_is(layer):
-    data = graph()
-    torch.manual_seed(0)
-    plain = Net(layer)
-    expected = plain(data.x, data.edge_index, data.edge_attr)
-    kept = net(layer, rate=0.0)
-    torch.testing.assert_close(kept(data.x, data.edge_index, data.edge_attr), expected)
-    dropped = net(layer, rate=0.9)
-    assert not torch.allclose(dropped(data.x, data.edge_index, data.edge_attr), expected)
-
-
 @pytest.mark.parametrize("architecture", ["gcn", "gat"])
 def test_a_network_by_name_refuses_edge_attributes(architecture):
     config = Config(data={"split": "random-fractions"}, model={"architecture": architecture})

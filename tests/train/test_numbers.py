@@ -65,20 +65,6 @@ def test_answers_follow_the_unit_of_the_targets():
     assert results[1].test.coverage == pytest.approx(results[0].test.coverage, abs=0.02)
 
 
-def test_samples_of_numbers_are_drawn_until_their_error_is_below_the_limit():
-    def fitted(**predict) -> Trainer:
-        config = Config(train={"epochs": 5, "baselines": False}, predict=predict)
-        run = Trainer(config, in_thousands(), progress=Silent())
-        run.fit()
-        return run
-
-    few = fitted(samples=20, standard_error=1e-9)
-    limit = 0.6 * few.predict(torch.arange(NODES)).largest_error
-    more = fitted(samples=1000, standard_error=limit)
-    assert 20 < more.run.engine.defaults.samples < 1000
-    assert more.predict(torch.arange(NODES)).largest_error <= limit
-
-
 def test_a_model_of_ones_own_with_two_targets_is_kept_and_resumed_in_their_units(tmp_path):
     data = in_thousands()
     data.y = torch.stack([data.y, 1e-3 * data.y.flip(0)], 1)
@@ -174,11 +160,3 @@ def test_settings_are_tuned_without_the_consistency_loss_of_classes():
     config = Config(data={"dataset": "data"}, train=few, model={"hidden": 8})
     dataset = trainer(in_thousands(), epochs=1).run.dataset
     assert tune(config, dataset, 2).objective.agree == 0
-
-
-def test_targets_that_are_fitted_exactly_do_not_diverge():
-    x = torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
-    ring = torch.arange(60)
-    data = Data(x=x, y=1000.0 + 200.0 * x[:, 0], edge_index=torch.stack([ring, ring.roll(1)]))
-    result = Trainer(Config(train={"epochs": 40}), data, progress=Silent()).fit()
-    assert result.baselines

@@ -8,7 +8,7 @@ from graphdrop.config import ObjectiveSettings
 from graphdrop.graph.masks import uniforms
 from graphdrop.nn import GCN
 from graphdrop.nn.stack import ConvStack
-from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.rates import BetaBernoulliRate
 from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect
 from graphdrop.train.objective import Objective, sampled_logits
 
@@ -153,24 +153,6 @@ def test_a_rate_per_edge_multiplies_the_l2_with_its_mean_over_edges():
         for drawn, layer in zip(tape, model.layers, strict=True)
     )
     torch.testing.assert_close(Objective(settings, model, 4)(NLL, tape, 0)["l2"], expected)
-
-
-def test_the_entropy_of_a_learned_rate_counts_negatively():
-    model = network(DropEdge(LearnedRate(0.5, entropy_weight=3.0)))
-    kl = Objective(ObjectiveSettings(), model, 4).kl()
-    # Two layers, each with the entropy log 2 of a fair coin.
-    torch.testing.assert_close(kl, -2 * 3.0 * torch.log(torch.tensor(2.0)))
-
-
-def test_the_rate_is_the_samplers_and_not_that_of_the_dropout_beside_it():
-    model = network(DropEdge(FixedRate(keep=0.25)), dropout=0.1)
-    keep = torch.cat(logits_of(model)).sigmoid()
-    torch.testing.assert_close(keep, torch.tensor([0.25, 0.25]))
-
-
-def test_where_there_is_only_dropout_the_rate_is_its_own():
-    model = network(dropout=0.1)
-    torch.testing.assert_close(torch.cat(logits_of(model)).sigmoid(), torch.tensor([0.9, 0.9]))
 
 
 def test_a_network_that_drops_nothing_has_no_drop_rate_to_multiply_with():

@@ -42,32 +42,6 @@ def test_masks_are_drawn_as_the_settings_say(tiny, trained, settings_of, masks, 
     assert torch.equal(found.votes, direct.votes)
 
 
-def test_without_masks_every_connection_is_kept(tiny, trained, settings_of):
-    found = predicted(trained, tiny.data, with_masks(settings_of, "off"))
-    plain = Blueprint(
-        settings_of("GCN", model={"method": "GCN", "layers": 2, "hidden": 8, "norm": "row"}).model,
-        30,
-        3,
-        0,
-    ).build()
-    state = {n: t for n, t in trained.state_dict().items() if ".sampler." not in n}
-    state |= {f"layers.{i}.bias": state[f"layers.{i}.bias"].sum(0, keepdim=True) for i in (0, 1)}
-    plain.load_state_dict(state)
-    direct = predict(plain, tiny.data, 0)
-    torch.testing.assert_close(found.probabilities, direct.probabilities)
-    assert found.samples == 1
-    assert all(layer.sampler is not None for layer in trained.layers)
-
-
-def test_the_four_ways_differ(tiny, trained, settings_of):
-    found = [
-        predicted(trained, tiny.data, with_masks(settings_of, masks)).probabilities
-        for masks in ("relaxed", "hard", "expected", "off")
-    ]
-    for number, one in enumerate(found):
-        assert not any(torch.allclose(one, other, atol=1e-4) for other in found[:number])
-
-
 def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
     both = settings_of(model={"dropout": 0.5}, predict={"samples": 3, "dropout": False})
     network = Blueprint(both.model, 30, 3, tiny.graph.num_edges).build(seed=1)
@@ -77,34 +51,6 @@ def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
         layer.dropout = None
     direct = predict(network, tiny.data, 3, seed=0, temperature=0.67)
     assert torch.equal(found.probabilities, direct.probabilities)
-
-
-def test_dropout_alone_is_what_samples_draw(tiny, settings_of):
-    alone = settings_of(
-        "GCN-DO",
-        data={"features": "stored"},
-        predict={"masks": "hard", "samples": 3, "dropout": False},
-    )
-    network = Blueprint(alone.model, 30, 3, 0).build(seed=1)
-    found = predicted(network, tiny.data, alone)
-    assert torch.equal(found.probabilities, predict(network, tiny.data, 3, 0).probabilities)
-
-
-def test_rows_and_samples_can_be_chosen(tiny, trained, settings_of):
-    rows = torch.tensor([7, 3])
-    found = predicted(trained, tiny.data, with_masks(settings_of, "hard"), rows=rows, samples=5)
-    direct = predict(trained, tiny.data, 5, seed=0, masks="hard")
-    assert found.samples == 5
-    torch.testing.assert_close(found.probabilities, direct.probabilities[rows])
-
-
-@pytest.mark.parametrize(
-    ("method", "rates"),
-    [("GCN", [None, None]), ("GCN-DO", [0.5, 0.5]), ("GCN-DE", [0.5, 0.5])],
-)
-def test_drop_rates_are_those_of_what_drops(settings_of, method, rates):
-    model = Blueprint(settings_of(method).model, 30, 3, 0).build()
-    assert list(model.drop_rates().values()) == rates
 
 
 def test_drop_rates_are_the_expected_ones(tiny, trained, settings_of):

@@ -51,24 +51,10 @@ def test_no_number_is_cut_in_a_terminal_of_80_columns():
     assert "validation 0.710 (best 0.750), drop 0.45 0.46 0.46 0.45" in stream.getvalue()
 
 
-def test_elsewhere_it_is_quiet_at_first():
-    assert shown(terminal=False) == "something happened\n"
-
-
 def test_elsewhere_a_line_comes_when_it_is_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     line = f"epoch 20 of 100: {NOTE}, at most 0 s left\nsomething happened\n"
     assert shown(terminal=False) == line
-
-
-def test_a_line_says_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch):
-    now = iter([0.0, 200.0, 200.0, 200.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    stream = io.StringIO()
-    bar = Progress(Console(file=stream, width=80))
-    bar.start(10, 1)
-    bar.batch(3, 5, 10)  # one epoch and a half in 200 s, seven and a half to go
-    assert stream.getvalue() == "epoch 3 of 10: batch 5 of 10, at most 17 min left\n"
 
 
 def test_a_silent_one_says_only_what_must_be_said():

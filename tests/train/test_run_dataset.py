@@ -28,7 +28,6 @@ from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.features import row_normalized
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.store import convert
-from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.train.progress import Silent
 from graphdrop.train.run_dataset import check_name, load_named_dataset, resolve_dataset
 
@@ -59,16 +58,6 @@ def test_a_data_with_numbers_is_loaded_as_trainer_takes_it(tiny, stored):
     assert torch.equal(loaded.data.y, data.y)
     for name in ("train_mask", "val_mask", "test_mask"):
         assert torch.equal(loaded.data[name], given.data[name])
-
-
-def test_the_dataset_itself_is_not_changed(tiny):
-    before = tiny.data.x.clone()
-    assert PredictionDefaults(features="stored").inputs(tiny.data) is tiny.data
-    by_row = PredictionDefaults(features="row")
-    changed = by_row.inputs(tiny.data)
-    torch.testing.assert_close(changed.x.sum(1), (before.sum(1) > 0).float())
-    assert torch.equal(tiny.data.x, before)
-    assert by_row.inputs(tiny.data).x is changed.x  # made once
 
 
 def test_the_dataset_is_the_one_that_is_named():
@@ -135,11 +124,6 @@ def test_targets_that_are_no_classes_are_divided_at_random(tiny, y):
     assert not dataset.split.used[7]
     assert torch.equal(dataset.data.test_mask, dataset.split.test)
     assert (config.data.split, "train_mask" in data) == ("random-fractions", False)
-
-
-@pytest.mark.parametrize("name", ["data", "some/where/data.npz"])
-def test_a_graph_goes_with_settings_that_call_it_by_its_name(tiny, name):
-    check_name(tiny, DataSettings(dataset=name))
 
 
 def test_a_graph_is_refused_by_the_settings_of_another(tiny):

@@ -78,15 +78,6 @@ def test_the_same_nodes_in_another_order_are_another_graph(tiny, settings_of, tm
     assert is_known_graph(former, other)
 
 
-def test_free_rates_of_edges_are_refused_on_other_edges(tiny, settings_of):
-    trainer = Trainer(settings_of("GCN-BBGDC-LOCAL"), tiny, progress=Silent())
-    trainer.fit()
-    altered = Data(x=2.0 * tiny.data.x, edge_index=tiny.data.edge_index)
-    predict(trainer.model, altered)  # the rates belong to the edges alone
-    with pytest.raises(ValueError, match=r"rate for every edge of the graph .* data\.edge_index"):
-        predict(trainer.model, in_another_order(tiny.data))
-
-
 @pytest.mark.parametrize("method", ["entropy-temperature", "gats", "none"])
 def test_samples_that_are_drawn_once_give_the_prediction_of_predict(tiny, settings_of, method):
     config = settings_of(train={"epochs": 6}, predict={"calibration": method})
@@ -136,16 +127,6 @@ def test_sets_are_exact_only_by_nodes_reserved_for_them(tiny, settings_of, tmp_p
         assert torch.equal(answer.sets(0.5, calibration=given).members, answer.sets(0.5).members)
 
 
-def test_stored_probabilities_are_those_that_the_model_predicts(tiny, settings_of, tmp_path):
-    config = settings_of(predict={"calibration": "temperature"})
-    Trainer(config, tiny, tmp_path / "run", progress=Silent()).fit()
-    known = (answer := predict(load(tmp_path / "run"), tiny.data)).origin.set_nodes
-    assert known.calibrated
-    torch.testing.assert_close(
-        known.probabilities, answer.probabilities[known.nodes], atol=1e-6, rtol=0
-    )
-
-
 @pytest.mark.parametrize(
     ("limit", "most", "expected"),
     [
@@ -189,23 +170,6 @@ def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, 
     again = Trainer(config, tiny, progress=Silent())
     again.fit()
     assert again.run.engine.defaults.samples == count
-
-
-def test_nodes_without_a_label_have_errors_below_the_limit_too(settings_of, tiny):
-    first = torch.arange(80) < 30
-    parts = {name: getattr(tiny.split, name) & first for name in ("val", "test")}
-    dataset = replace(tiny, split=replace(tiny.split, **parts))
-    scored = (parts["val"] | parts["test"]).nonzero().flatten()
-    predict = {"samples": 20, "standard_error": 1e-9, "calibration": "temperature"}
-    trainer = Trainer(settings_of(predict=predict), dataset, progress=Silent())
-    trainer.fit()
-    limit = trainer.predict(scored).largest_error
-    assert trainer.predict(torch.arange(80)).largest_error > limit  # on nodes that are not scored
-    predict |= {"samples": 1000, "standard_error": limit}
-    trainer = Trainer(settings_of(predict=predict), dataset, progress=Silent())
-    trainer.fit()
-    assert 20 < trainer.run.engine.defaults.samples < 1000
-    assert trainer.predict(torch.arange(80)).largest_error <= limit
 
 
 @pytest.mark.parametrize("method", ["isotonic", "temperature", "entropy-temperature"])

@@ -28,22 +28,12 @@ def test_the_best_evaluation_is_kept(select, evaluations, epoch):
     assert selected(TrainSettings(select=select), evaluations) == epoch
 
 
-def test_the_first_evaluation_is_always_taken():
-    assert selected(TrainSettings(), [(0.0, 50.0)]) == 1
-
-
 def test_an_offer_says_whether_it_was_taken():
     selection, settings = Selection(), TrainSettings()
     assert selection.offer(1, 0.5, 1.0, settings)
     assert not selection.offer(2, 0.4, 0.1, settings)
     assert selection.offer(3, 0.6, 9.0, settings)
     assert (selection.epoch, selection.accuracy, selection.nll) == (3, 0.6, 9.0)
-
-
-def test_patience_counts_epochs_since_the_best():
-    selection = Selection(epoch=10)
-    settings = TrainSettings(patience=5)
-    assert [selection.exhausted(epoch, settings) for epoch in (14, 15, 16)] == [False, True, True]
 
 
 def test_without_patience_training_goes_on_to_the_end():

@@ -39,13 +39,6 @@ def test_the_own_weights_are_back_after_an_error():
     assert torch.equal(model.weight, weights[-1])
 
 
-def test_before_the_first_step_the_network_is_itself():
-    model = nn.Linear(3, 2)
-    before = model.weight.detach().clone()
-    with WeightEMA(model, 0.5).average_parameters():
-        assert torch.equal(model.weight, before)
-
-
 def trained(tiny, settings_of, **train) -> Trainer:
     trainer = Trainer(settings_of(train=train), tiny, progress=Silent())
     trainer.fit()

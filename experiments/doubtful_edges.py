@@ -42,8 +42,8 @@ from graphdrop.inference import Predictive
 from graphdrop.io.visible import say
 from graphdrop.sampling import fit_edge_prior
 from graphdrop.train import Trainer
-from graphdrop.train.edge_rates import fit_edges
 from graphdrop.train.progress import Silent
+from graphdrop.train.run import fit_edges
 
 FOLDS = 3
 FLOOR_DRAWS = 50

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from graphdrop.calibration.entropy_temperature import EntropyTemperatureScaling
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -34,6 +33,7 @@ from experiments.measures import BINS, compact
 from experiments.store import Record, Store
 from graphdrop import metrics
 from graphdrop.calibration import calibration_floor
+from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.config import Config, auto
 from graphdrop.config.recipes import merged
 from graphdrop.data import load_dataset

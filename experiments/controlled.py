@@ -19,11 +19,11 @@ from torch import Tensor
 
 from experiments.left_out_class import MEMBER_STRIDE
 from experiments.measures import BINS, scores
+from experiments.perturbed_features import feature_noise
 from graphdrop.calibration import Calibrator, calibration_floor
 from graphdrop.calibration.fit import calibrate
 from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.config import Config
-from graphdrop.data.ood import feature_noise
 from graphdrop.inference import Predictive
 from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import ood_auroc, pavpu_curve, predictive_entropy

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from experiments.left_out_class import LeftOut, uncertainties
+from experiments.perturbed_features import feature_noise, shifted_columns
 from graphdrop.data import Dataset
-from graphdrop.data.ood import feature_noise, shifted_columns
 from graphdrop.inference import Predictive
 from graphdrop.inference.energies import EnergyScale, energy
 from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphdrop.cli import main
-from graphdrop.data.example import example_files, write_example
+from graphdrop.data.example import TABLES, write_example
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "data"
 
@@ -31,18 +31,19 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path):
     with pytest.raises(ValueError, match=r"edges\.csv is there already"):
         write_example(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["edges.csv"]
-    assert len(example_files()) == 4
 
 
-def test_the_accounts_in_the_repository_are_what_their_script_makes():
-    made = runpy.run_path(str(EXAMPLE / "make_fraud.py"))["fraud_files"]()
-    folder = EXAMPLE / "fraud"
-    assert made == {path.name: path.read_bytes() for path in folder.iterdir()}
+@pytest.mark.parametrize(
+    ("script", "function", "folder"),
+    [
+        ("make.py", "example_files", ""),
+        ("make.py", "dirty_files", TABLES / "dirty"),
+        ("make_fraud.py", "fraud_files", "fraud"),
+        ("make_tickets.py", "ticket_files", "tickets"),
+    ],
+)
+def test_the_tables_in_the_repository_are_what_their_script_makes(script, function, folder):
+    made = runpy.run_path(str(EXAMPLE / script))[function]()
+    found = {path.name: path.read_bytes() for path in (EXAMPLE / folder).glob("*.csv")}
+    assert made == found
     assert sum(map(len, made.values())) < 500_000
-
-
-def test_the_tickets_in_the_repository_are_what_their_script_makes():
-    made = runpy.run_path(str(EXAMPLE / "make_tickets.py"))["ticket_files"]()
-    folder = EXAMPLE / "tickets"
-    assert made == {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert sum(map(len, made.values())) < 300_000

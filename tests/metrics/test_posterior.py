@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from experiments.block_posterior import class_posterior
 from graphdrop import Config, Trainer, load_dataset, predict
 from graphdrop.data.synthetic import SyntheticGraph, synthetic_graph
 from graphdrop.metrics import (
@@ -66,7 +67,7 @@ def known() -> tuple[SyntheticGraph, torch.Tensor, torch.Tensor]:
     """A graph, the nodes whose labels are not given, and the posterior of those labels."""
     graph = synthetic_graph(1500, 4, num_features=200, words_per_node=8.0, feature_signal=0.15)
     observed = torch.arange(1500) < 100
-    return graph, ~observed, graph.class_posterior(observed)[~observed]
+    return graph, ~observed, class_posterior(graph, observed)[~observed]
 
 
 def test_the_posterior_is_calibrated_and_a_sharper_or_flatter_one_is_not(known) -> None:

@@ -75,8 +75,8 @@ def read_graph(folder: Path, random: Random) -> None:
 
 def read_tables(folder: Path, random: Random) -> None:
     from graphdrop import load_dataset, load_tables  # noqa: PLC0415
+    from graphdrop.data.tables.columns import TableOptions  # noqa: PLC0415
     from graphdrop.data.tables.loading import load_for  # noqa: PLC0415
-    from graphdrop.data.tables.options import TableOptions  # noqa: PLC0415
 
     kind = random.random()
     if kind < 0.2 and SCHEMAS:  # another graph with the columns of the valid one

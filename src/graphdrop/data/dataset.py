@@ -24,7 +24,8 @@ from graphdrop.data.splits import Split, describe, random_fractions, random_per_
 from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
-from graphdrop.data.tables.loading import ENDINGS, is_tables, load_tables
+from graphdrop.data.tables import load_tables
+from graphdrop.data.tables.files import ENDINGS, is_tables
 from graphdrop.data.validate import (
     MASKS,
     asked_targets,

@@ -17,15 +17,13 @@ separate streams of the seed: the graph does not change with the feature paramet
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
-
-from graphdrop.data import posterior
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -56,57 +54,6 @@ class SyntheticGraph:
     def word_probability(self) -> Tensor:
         """The probability `[C, f]` that a node of a class has a word."""
         return -torch.expm1(-self.word_rate)
-
-    def class_posterior(
-        self,
-        observed: Tensor,
-        method: Literal["auto", "exact", "gibbs"] = "auto",
-        *,
-        sweeps: int = 500,
-        burn_in: int = 100,
-        chains: int = 4,
-        seed: int = 0,
-    ) -> Tensor:
-        """The probability `[n, C]` of each class given features, edges and the observed labels.
-
-        `observed` is a boolean mask `[n]` of nodes whose label is known. `exact` enumerates, for a
-        dozen unknown nodes; `gibbs` samples, for a few thousand (the numbers are for it alone, and
-        explained in `graphdrop.data.posterior`); `auto` enumerates where it can.
-        """
-        if observed.dtype != torch.bool or observed.shape != self.data.y.shape:
-            raise ValueError(
-                f"observed has shape {tuple(observed.shape)} and type {observed.dtype}: "
-                f"give a boolean mask of the {len(self.data.y)} nodes whose label is known"
-            )
-        labels = torch.where(observed, self.data.y, -1).numpy()
-        model = self._block_model()
-        if method == "auto":
-            method = "exact" if posterior.can_enumerate(model, labels) else "gibbs"
-        if method == "exact":
-            return torch.from_numpy(posterior.by_enumeration(model, labels))
-        if method == "gibbs":
-            return torch.from_numpy(
-                posterior.by_gibbs(
-                    model, labels, sweeps=sweeps, burn_in=burn_in, chains=chains, seed=seed
-                )
-            )
-        raise ValueError(f"method is {method!r}: give 'auto', 'exact' or 'gibbs'")
-
-    def _block_model(self) -> posterior.BlockModel:
-        # log p(words | class) = sum over present words of log(exp(rate) - 1), minus all rates.
-        log_odds = self.word_rate + torch.log(self.word_probability)
-        evidence = self.data.x.double() @ log_odds.T
-        evidence = evidence + torch.log(self.class_prior) - self.word_rate.sum(dim=1)
-        degrees = torch.bincount(self.data.edge_index[0], minlength=len(self.data.y))
-        starts = torch.zeros(len(self.data.y) + 1, dtype=torch.long)
-        starts[1:] = degrees.cumsum(0)
-        return posterior.BlockModel(
-            evidence.numpy(),
-            starts.numpy(),
-            self.data.edge_index[1].numpy(),
-            self.propensity.numpy(),
-            self.affinity.numpy(),
-        )
 
 
 def synthetic_graph(

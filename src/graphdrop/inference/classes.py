@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -248,12 +247,8 @@ class Predictive(Uncertainty):
         Nodes and classes have their names where the data carries them (``data.names``). A
         prediction of all nodes of a table has the order of its rows; one of some ``rows`` theirs.
         """
-        try:
-            frames = import_module("pandas")  # not installed with us
-        except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: run `pip install pandas`"
-            ) from error
+        import pandas  # noqa: PLC0415 - it takes half a second
+
         origin, names = self.origin, self.origin.names
         chosen, labels = self.predicted.tolist(), range(self.probabilities.shape[1])
         columns = {
@@ -265,9 +260,9 @@ class Predictive(Uncertainty):
             "mutual_information": self.epistemic,
         }
         ids = [origin.node(row) for row in range(len(chosen))] if names.ids else None
-        made: pandas.DataFrame = frames.DataFrame(
+        made = pandas.DataFrame(
             {name: c.cpu().numpy() if isinstance(c, Tensor) else c for name, c in columns.items()},
-            index=None if ids is None else frames.Index(ids, name="id"),
+            index=None if ids is None else pandas.Index(ids, name="id"),
         )
         if origin.rows is not None or names.order is None:
             return made

@@ -23,8 +23,8 @@ def posterior_calibration_error(
 
     Args:
         probabilities: mean probabilities `(n, classes)`, or `(samples, n, classes)`.
-        posterior: the true probabilities of the classes `(n, classes)`, such as
-            `SyntheticGraph.class_posterior` gives.
+        posterior: the true probabilities of the classes `(n, classes)`, which are known for
+            synthetic graphs.
         bins: how many bins.
         norm: the mean over examples or the largest gap.
         binning: equal width or equal mass.

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from graphdrop.config import Config
 from graphdrop.data.names import Names
-from graphdrop.data.tables.frames import apply_schema, from_pandas
+from graphdrop.data.tables import apply_schema, from_pandas
 from graphdrop.inference import predict
 from graphdrop.train.progress import Progress, Silent
 from graphdrop.train.trainer import Trainer

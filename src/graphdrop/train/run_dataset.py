@@ -18,8 +18,8 @@ from graphdrop.data.checksums import known_checksum, tensor_parts
 from graphdrop.data.names import Names
 from graphdrop.data.sources import has_own_split, short_name
 from graphdrop.data.splits import Split, describe, random_fractions, strata
-from graphdrop.data.tables.loading import is_tables
-from graphdrop.data.tables.options import TableOptions
+from graphdrop.data.tables.columns import TableOptions
+from graphdrop.data.tables.files import is_tables
 from graphdrop.data.validate import MASKS, asked_targets, validate_graph, validate_targets
 from graphdrop.nn.stack import WEIGHTED
 from graphdrop.train.tasks import Links, Task, check_column, infer_task

@@ -13,9 +13,8 @@ import torch
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
 from graphdrop.data.ppnp_split import ppnp_split
 from graphdrop.data.splits import Split
-from graphdrop.data.tables import apply_schema, parquet_file
-from graphdrop.data.tables.kinds import kind_of
-from graphdrop.data.tables.loading import read_table
+from graphdrop.data.tables import apply_schema, files
+from graphdrop.data.tables.files import read_table
 from graphdrop.data.tables.schema import Schema
 from graphdrop.data.tables.table import Column
 from graphdrop.io.memory import most_bytes
@@ -407,7 +406,7 @@ def test_without_pyarrow_parquet_says_what_to_install(tmp_path, monkeypatch):
     def refuse(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(parquet_file, "import_module", refuse)
+    monkeypatch.setattr(files, "import_module", refuse)
     (tmp_path / "nodes.parquet").write_bytes(b"PAR1")
     (tmp_path / "edges.csv").write_text("source,target\n")
     with pytest.raises(ValueError, match="pip install pyarrow"):
@@ -426,7 +425,7 @@ def test_without_pyarrow_parquet_says_what_to_install(tmp_path, monkeypatch):
     ],
 )
 def test_a_column_is_known_by_its_cells(cells, kind):
-    assert kind_of(Column(cells)) == kind
+    assert Column(cells).kind == kind
 
 
 def test_a_schema_comes_back_from_json_and_codes_what_it_never_saw():
@@ -435,6 +434,7 @@ def test_a_schema_comes_back_from_json_and_codes_what_it_never_saw():
     assert again == dataset.schema
     nodes = read_table(EXAMPLE / "nodes.csv", most_bytes())
     assert torch.equal(again.encode(nodes, most_bytes()).x, dataset.data.x)
+    nodes = read_table(EXAMPLE / "nodes.csv", most_bytes())
     nodes.columns["country"].text[0] = "XX"
     found = again.encode(nodes, most_bytes())
     assert found.unknown == {"country": 1}

@@ -58,7 +58,8 @@ def convert(
         ...     load_dataset(convert("synthetic", f"{folder}/store")).data.num_nodes
         2708
     """
-    from graphdrop.data.tables.loading import is_tables, load_tables  # noqa: PLC0415 - open stores
+    from graphdrop.data.tables import load_tables  # noqa: PLC0415 - open stores
+    from graphdrop.data.tables.files import is_tables  # noqa: PLC0415
 
     if (features is None) != (labels is None):
         given, missing = ("features", "labels") if labels is None else ("labels", "features")

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphdrop.data.features import column_moments
-from graphdrop.data.tables.kinds import Chosen, numbers_of
-from graphdrop.data.tables.table import Table, listed
+from graphdrop.data.tables.table import Feature, Table, listed
 from graphdrop.io.memory import check_bytes
 
 
@@ -61,10 +60,10 @@ class Schema:
 
     @classmethod
     def fit(
-        cls, nodes: Table, columns: Sequence[Chosen], train: Tensor, classes: tuple[str, ...]
+        cls, nodes: Table, columns: Sequence[Feature], train: Tensor, classes: tuple[str, ...]
     ) -> Schema:
         """Means and deviations of the training nodes, and the categories of all nodes."""
-        fitted = [_fitted(nodes, one, train.numpy()) for one in columns]
+        fitted = (_fit_column(nodes, feature, train.numpy()) for feature in columns)
         return cls(tuple(fitted), classes)
 
     @property
@@ -74,11 +73,12 @@ class Schema:
 
     def encode(self, nodes: Table, most: int) -> Encoded:
         """The features of every node, ``[nodes, width]`` in float32."""
-        absent = [one.name for one in self.columns if one.name not in nodes.columns]
+        names = [column.name for column in self.columns]
+        absent = [name for name in names if name not in nodes.columns]
         if absent:
             raise ValueError(
                 f"{nodes.name} has no column {listed(absent)}; the model was trained with "
-                f"{listed([one.name for one in self.columns])}. Give the same columns."
+                f"{listed(names)}. Give the same columns."
             )
         check_bytes(
             f"{nodes.name} as {nodes.rows} rows of {self.width} features",
@@ -89,16 +89,24 @@ class Schema:
         missing, unknown, start = dict[str, int](), dict[str, int](), 0
         for column in self.columns:
             part = x[:, start : start + column.width]
+            start += column.width
             if column.kind == "number":
-                values = numbers_of(nodes, column.name)
+                values = nodes.numbers(column.name)
                 absent_rows = np.isnan(values)
                 filled = np.where(absent_rows, column.mean, values)
                 part[:, 0] = (filled - column.mean) / column.deviation
                 missing[column.name] = int(absent_rows.sum())
-            else:
-                missing[column.name], unknown[column.name] = _one_hot(nodes, column, part)
-            start += column.width
-        return Encoded(torch.from_numpy(x), _positive(missing), _positive(unknown))
+                continue
+            place = {text: i for i, text in enumerate(column.categories)}
+            texts = nodes.columns[column.name].strings
+            for row, text in enumerate(texts):
+                at = len(place) if text is None else place.get(text, column.width)
+                if at < column.width:  # else it is a category that training did not have
+                    part[row, at] = 1.0
+            missing[column.name] = sum(text is None for text in texts)
+            unknown[column.name] = sum(text not in place for text in texts if text is not None)
+        counts = ({name: n for name, n in found.items() if n} for found in (missing, unknown))
+        return Encoded(torch.from_numpy(x), *counts)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
@@ -123,39 +131,19 @@ class Schema:
         return cls(tuple(columns), classes, values.get("id"), values.get("label"))
 
 
-def _fitted(nodes: Table, chosen: Chosen, train: NDArray[np.bool_]) -> FeatureColumn:
-    if chosen.kind == "number":
-        values = numbers_of(nodes, chosen.name)
+def _fit_column(nodes: Table, feature: Feature, train: NDArray[np.bool_]) -> FeatureColumn:
+    if feature.kind == "number":
+        values = nodes.numbers(feature.name)
         filled = ~np.isnan(values)
         # Where no training node has a value, those of all nodes have to do.
         rows = filled & train if (filled & train).any() else filled
         if not rows.any():
-            return FeatureColumn(chosen.name, "number")
-        mean, deviation = column_moments(
-            torch.from_numpy(values[rows])[:, None], torch.ones(int(rows.sum()), dtype=torch.bool)
-        )
-        return FeatureColumn(chosen.name, "number", float(mean), float(deviation))
-    texts = nodes.column(chosen.name, "features").strings()
-    categories = tuple(sorted({text.strip() for text in texts if text is not None}))
-    missing = any(text is None for text in texts)
-    return FeatureColumn(chosen.name, "category", categories=categories, missing=missing)
-
-
-def _one_hot(nodes: Table, column: FeatureColumn, part: NDArray[np.float32]) -> tuple[int, int]:
-    """Fill in the features of a category; how many cells were missing, and how many unknown."""
-    place = {name: number for number, name in enumerate(column.categories)}
-    missing = unknown = 0
-    for row, text in enumerate(nodes.columns[column.name].strings()):
-        if text is None:
-            missing += 1
-            if column.missing:
-                part[row, len(place)] = 1.0
-        elif (at := place.get(text.strip())) is None:
-            unknown += 1
-        else:
-            part[row, at] = 1.0
-    return missing, unknown
-
-
-def _positive(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count}
+            return FeatureColumn(feature.name, "number")
+        every = torch.ones(int(rows.sum()), dtype=torch.bool)
+        mean, deviation = column_moments(torch.from_numpy(values[rows])[:, None], every)
+        return FeatureColumn(feature.name, "number", float(mean), float(deviation))
+    texts = nodes.column(feature.name, "features").strings
+    categories = tuple(sorted({text for text in texts if text is not None}))
+    return FeatureColumn(
+        feature.name, "category", categories=categories, missing=any(text is None for text in texts)
+    )

@@ -1,6 +1,7 @@
-"""The exact posterior of the classes of nodes in a stochastic block model.
+"""The exact posterior of the classes of nodes in a synthetic graph.
 
-Under the model an unordered pair u, v of nodes is an edge with probability `1 - exp(-rate)`,
+`class_posterior` computes it for a graph of `graphdrop.data.synthetic`, a stochastic block model.
+Under that model an unordered pair u, v of nodes is an edge with probability `1 - exp(-rate)`,
 `rate = propensity_u propensity_v affinity[y_u, y_v]`, and whatever else is known of a node (its
 prior, its features) is a row of `evidence`: the log of `p(class) p(features | class)`. Absent edges
 are observations too and are accounted for exactly, by both ways of computing the posterior:
@@ -11,11 +12,14 @@ are observations too and are accounted for exactly, by both ways of computing th
   chain mixes; for a few thousand nodes. It needs affinities above zero.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from graphdrop.data.synthetic import SyntheticGraph
 from graphdrop.kernels.loops import compiled
 
 Array = NDArray[np.float64]
@@ -36,6 +40,57 @@ class BlockModel(NamedTuple):
     neighbours: Indices
     propensity: Array
     affinity: Array
+
+
+def class_posterior(
+    graph: SyntheticGraph,
+    observed: Tensor,
+    method: Literal["auto", "exact", "gibbs"] = "auto",
+    *,
+    sweeps: int = 500,
+    burn_in: int = 100,
+    chains: int = 4,
+    seed: int = 0,
+) -> Tensor:
+    """The probability `[n, C]` of each class given features, edges and the observed labels.
+
+    Args:
+        graph: a graph that `synthetic_graph` drew.
+        observed: a boolean mask `[n]` of the nodes whose label is known.
+        method: `exact` enumerates, for a dozen unknown nodes; `gibbs` samples, for a few thousand;
+            `auto` enumerates where it can.
+        sweeps: the number of sweeps of a Gibbs sampler that are averaged.
+        burn_in: the number of sweeps before them.
+        chains: the number of chains.
+        seed: the seed of the chains.
+    """
+    if observed.dtype != torch.bool or observed.shape != graph.data.y.shape:
+        raise ValueError(
+            f"observed has shape {tuple(observed.shape)} and type {observed.dtype}: "
+            f"give a boolean mask of the {len(graph.data.y)} nodes whose label is known"
+        )
+    labels = torch.where(observed, graph.data.y, -1).numpy()
+    # log p(words | class) = sum over present words of log(exp(rate) - 1), minus all rates.
+    log_odds = graph.word_rate + torch.log(graph.word_probability)
+    evidence = graph.data.x.double() @ log_odds.T
+    evidence = evidence + torch.log(graph.class_prior) - graph.word_rate.sum(dim=1)
+    degrees = torch.bincount(graph.data.edge_index[0], minlength=len(graph.data.y))
+    model = BlockModel(
+        evidence.numpy(),
+        torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]).numpy(),
+        graph.data.edge_index[1].numpy(),
+        graph.propensity.numpy(),
+        graph.affinity.numpy(),
+    )
+    if method == "auto":
+        method = "exact" if can_enumerate(model, labels) else "gibbs"
+    if method == "exact":
+        return torch.from_numpy(by_enumeration(model, labels))
+    if method == "gibbs":
+        return torch.from_numpy(
+            by_gibbs(model, labels, sweeps=sweeps, burn_in=burn_in, chains=chains, seed=seed)
+        )
+    raise ValueError(f"method is {method!r}: give 'auto', 'exact' or 'gibbs'")
 
 
 def can_enumerate(model: BlockModel, labels: Indices) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphdrop.config import Config, auto
 from graphdrop.data.sources import find_source, has_own_split
-from graphdrop.data.store.layout import MANIFEST
+from graphdrop.data.store.manifest import MANIFEST
 from graphdrop.data.tables.files import is_tables, table_paths
 
 ALGORITHM = 1

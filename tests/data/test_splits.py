@@ -1,7 +1,5 @@
 """Splits are disjoint, exact in size, and a function of the labels and the seed alone."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -9,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdrop.data.splits import (
+    PPNP_SEEDS,
     Split,
-    fixed,
+    ppnp_split,
     random_fractions,
     random_per_class,
     split_by_time,
@@ -75,11 +74,6 @@ def test_a_split_by_time_keeps_ties_together_and_parts_in_order(times):
     assert sum(split.sizes) == len(times)
 
 
-def test_fractions_below_one_leave_the_rest_in_no_mask():
-    split = random_fractions(labels_of(100, 100), train=0.1, val=0.1, test=0.2)
-    assert split.sizes == (20, 20, 40)
-
-
 @pytest.mark.parametrize("draw", [random_per_class, random_fractions])
 def test_the_split_is_a_function_of_labels_and_seed_alone(draw):
     labels = labels_of(800, 900, 1000)
@@ -94,63 +88,6 @@ def test_the_split_of_a_seed_is_the_same_on_every_machine():
     split = random_per_class(torch.arange(30) % 3, per_class=2, val=4, test=4, seed=0)
     assert split.train.nonzero().flatten().tolist() == [7, 10, 11, 15, 18, 23]
     assert split.test.nonzero().flatten().tolist() == [0, 2, 17, 21]
-
-
-@pytest.mark.parametrize("draw", [random_per_class, random_fractions])
-def test_drawing_leaves_the_global_generators_alone(draw):
-    torch.manual_seed(0)
-    before = torch.random.get_rng_state()
-    draw(labels_of(900, 900))
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [lambda y, **k: random_per_class(y, 2, 10, 10, **k), random_fractions],
-    ids=["per_class", "fractions"],
-)
-@given(seed=st.integers(0, 2**32), excluded=st.integers(0, 30))
-def test_unlabelled_and_excluded_nodes_are_in_no_mask(draw, seed, excluded):
-    labels = labels_of(40, 40, unlabelled=30)
-    exclude = torch.zeros(len(labels), dtype=torch.bool)
-    exclude[:excluded] = True
-    split = draw(labels, seed=seed, exclude=exclude)
-    used = split.train | split.val | split.test
-    assert not (used & (exclude | (labels < 0))).any()
-
-
-def test_every_node_of_a_class_is_equally_likely_to_train():
-    labels = torch.arange(20) % 2
-    trials = 2000
-    counts = sum(
-        random_per_class(labels, 2, 4, 4, seed=seed).train.double() for seed in range(trials)
-    )
-    # Each count is Binomial(2000, 0.2); five standard deviations are 90.
-    assert (counts - trials * 0.2).abs().max() < 90
-
-
-def test_validation_nodes_are_drawn_in_proportion_to_what_remains():
-    labels = labels_of(1020, 3020)
-    drawn = sum(int((labels[random_per_class(labels, seed=s).val] == 0).sum()) for s in range(40))
-    assert drawn / (40 * 500) == pytest.approx(0.25, abs=0.02)
-
-
-def test_fixed_is_index_exact():
-    split = fixed([0, 2], torch.tensor([1]), range(3, 5), num_nodes=6)
-    assert torch.equal(split.train, mask(1, 0, 1, 0, 0, 0))
-    assert torch.equal(split.val, mask(0, 1, 0, 0, 0, 0))
-    assert torch.equal(split.test, mask(0, 0, 0, 1, 1, 0))
-    assert (split.name, split.seed) == ("public", None)
-
-
-def test_fixed_takes_empty_validation_and_test_lists():
-    assert fixed([1], [], [], num_nodes=2).sizes == (1, 0, 0)
-
-
-def test_a_split_cannot_be_changed():
-    split = fixed([0], [1], [2], num_nodes=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        split.train = split.val
 
 
 @pytest.mark.parametrize(
@@ -173,18 +110,14 @@ def test_masks_that_are_not_a_split_are_refused(masks, message):
     ("arguments", "message"),
     [
         ({"labels": labels_of(30, 19)}, "class 1 has 19 usable nodes but per_class is 20"),
-        ({"labels": torch.tensor([0, 2] * 30)}, "class 1 has 0 usable nodes"),
         ({"labels": torch.tensor([1, 2] * 30)}, "classes count from 0: give labels - 1"),
         ({"labels": labels_of(30, 30)}, "val=500 and test=1000 ask for 1500 nodes but 20 usable"),
         ({"labels": torch.full((5,), -1)}, "labels has no labelled node"),
         ({"labels": torch.tensor([0, -2])}, "labels contains -2"),
         ({"labels": torch.zeros(3)}, "labels has shape .* torch.float32"),
-        ({"labels": torch.zeros(3, 2).long()}, r"labels has shape \(3, 2\)"),
         ({"labels": labels_of(9), "per_class": 0}, "per_class is 0"),
         ({"labels": labels_of(9), "val": -1}, "val is -1"),
         ({"labels": labels_of(9), "seed": -1}, "seed is -1"),
-        ({"labels": labels_of(9), "exclude": mask(1, 0)}, "exclude has 2 entries but labels has 9"),
-        ({"labels": labels_of(9), "exclude": torch.tensor([3])}, "exclude has .*boolean mask"),
     ],
 )
 def test_a_per_class_split_that_cannot_be_drawn_says_why(arguments, message):
@@ -207,17 +140,44 @@ def test_fractions_that_cannot_be_drawn_say_why(arguments, message):
         random_fractions(labels_of(50, 3), **arguments)
 
 
-@pytest.mark.parametrize(
-    ("lists", "message"),
-    [
-        (([0, 9], [1], [2]), "train_idx contains node 9, outside 0..4"),
-        (([0], [-1], [2]), "val_idx contains node -1"),
-        (([0], [1], [2, 2]), "test_idx lists 2 nodes but only 1 different"),
-        (([0.5], [1], [2]), "train_idx has .* torch.float32"),
-        ((mask(1, 0, 0, 0, 0), [1], [2]), "train_idx has .* torch.bool"),
-        (([0], [0], [2]), "train and val share 1 nodes"),
-    ],
-)
-def test_index_lists_that_are_not_a_split_are_refused(lists, message):
-    with pytest.raises(ValueError, match=message):
-        fixed(*lists, num_nodes=5)
+# The splits of PPNP
+
+COMPONENT, OUTSIDE, CLASSES = 1700, 30, 5
+LABELS = torch.arange(COMPONENT + OUTSIDE) % CLASSES
+# A ring that leaves out every 50th node of the first ones, which is joined to its like instead.
+AWAY = torch.arange(COMPONENT + OUTSIDE)[::50][:OUTSIDE]
+RING = torch.tensor([node for node in range(COMPONENT + OUTSIDE) if node not in set(AWAY.tolist())])
+EDGES = torch.cat([torch.stack([RING, RING.roll(1)]), torch.stack([AWAY, AWAY.roll(1)])], dim=1)
+
+
+def test_parts_have_the_published_sizes_and_all_splits_the_same_test_nodes():
+    splits = [ppnp_split(LABELS, EDGES, number) for number in (0, 1, 19)]
+    for split in splits:
+        assert split.sizes == (20 * CLASSES, 500, COMPONENT - 1500)
+        assert torch.bincount(LABELS[split.train]).tolist() == [20] * CLASSES
+        assert not (split.train | split.val | split.test)[AWAY].any()
+        assert torch.equal(split.test, splits[0].test)
+    assert not torch.equal(splits[0].train, splits[1].train)
+    assert len(set(PPNP_SEEDS)) == 20
+
+
+def test_draws_are_those_of_the_published_generator():
+    order = np.random.RandomState(4143496719).permutation(COMPONENT)
+    split = ppnp_split(LABELS, EDGES, 3)
+    assert set(split.test.nonzero().flatten().tolist()) == set(RING[order[1500:]].tolist())
+    development, draw = RING[order[:1500]], np.random.RandomState(2282690970)
+    first = development[LABELS[development] == 0]
+    chosen = first[draw.permutation(len(first))[:20]]
+    assert set(chosen.tolist()) == set((split.train & (LABELS == 0)).nonzero().flatten().tolist())
+
+
+def test_a_graph_that_is_too_small_and_a_number_beyond_the_last_are_refused():
+    with pytest.raises(ValueError, match=r"seed is 20; split='ppnp' takes 0 to 19"):
+        ppnp_split(LABELS, EDGES, 20)
+    few = EDGES[:, EDGES.amax(0) < 1500]
+    with pytest.raises(ValueError, match=r"the largest component has \d+ nodes; split='ppnp'"):
+        ppnp_split(LABELS[:1500], few)
+    rare = LABELS.clone()
+    rare[RING[:9]] = CLASSES
+    with pytest.raises(ValueError, match=r"a class has \d development nodes"):
+        ppnp_split(rare, EDGES)

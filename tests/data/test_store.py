@@ -20,7 +20,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 from contracts.changed_stores import sign
 from graphdrop import GCN, Graph, GraphDropConnect, load_dataset, predict
 from graphdrop.data.store import Store, convert
-from graphdrop.data.store.arrays import read_array
+from graphdrop.data.store.converting import read_array
 from graphdrop.graph import sorting
 from graphdrop.loading import NeighborLoader
 from graphdrop.train.run_dataset import fingerprint
@@ -114,14 +114,14 @@ def test_directed_is_refused_where_edges_become_undirected(tmp_path: Path) -> No
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from graphdrop.data.store import convert, writing
+from graphdrop.data.store import convert, converting
 kept, calls = os.fsync, [0]
 def fsync(descriptor):
     calls[0] += 1
     if calls[0] == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     kept(descriptor)
-writing.os.fsync = fsync
+converting.os.fsync = fsync
 convert("synthetic", sys.argv[1])
 """
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torture import border, mutations, silent, valid_files
@@ -180,17 +181,19 @@ def read_store(folder: Path, random: Random) -> None:
 
 
 def read_arrays(folder: Path, random: Random) -> None:
-    from graphdrop.data.store import converting  # noqa: PLC0415
+    from graphdrop.data.store import convert  # noqa: PLC0415
 
-    found = sorted(folder.glob("*.*"))
-    if (folder / "raw").is_dir():
-        converting._loaded(folder, None, None, None, random.random() < 0.5, None)
-        return
-    edges, features, labels = (
-        next((path for path in found if path.name.startswith(name)), folder / f"{name}.npy")
-        for name in ("edges", "features", "labels")
-    )
-    converting._loaded(edges, features, labels, None, random.random() < 0.5, None)
+    found, directed = sorted(folder.glob("*.*")), random.random() < 0.5
+    with TemporaryDirectory() as made:
+        if (folder / "raw").is_dir():
+            convert(folder, Path(made) / "store", directed=directed)
+            return
+        edges, features, labels = (
+            next((path for path in found if path.name.startswith(name)), folder / f"{name}.npy")
+            for name in ("edges", "features", "labels")
+        )
+        files = {"features": features, "labels": labels}
+        convert(edges, Path(made) / "store", **files, directed=directed)
 
 
 def read_words(folder: Path, random: Random) -> None:

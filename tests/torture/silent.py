@@ -113,7 +113,7 @@ def changed_stores(folder: Path) -> None:
 def read_changed_store(folder: Path, random: Random) -> None:
     """Change an array and keep its shape; what was changed may not be used unseen."""
     from graphdrop.data.store import Store  # noqa: PLC0415
-    from graphdrop.data.store.layout import BLOCK, BLOCKS  # noqa: PLC0415
+    from graphdrop.data.store.manifest import BLOCK, BLOCKS  # noqa: PLC0415
 
     path = random.choice(sorted(folder.glob("*.npy")))
     manifest, before = (folder / "manifest.json").read_text(), path.read_bytes()

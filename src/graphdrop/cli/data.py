@@ -233,7 +233,7 @@ def verify(names: Names = None, root: Root = None) -> None:
 
     A dataset that is named must be here in full. A store is named by its folder.
     """
-    from graphdrop.data.store.layout import MANIFEST  # noqa: PLC0415 - others need no numpy
+    from graphdrop.data.store.manifest import MANIFEST  # noqa: PLC0415 - others need no numpy
 
     table = _table("file", "checksum", "path")
     failures = []

@@ -5,7 +5,7 @@ import difflib
 import hashlib
 import io
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,15 @@ from graphdrop.data import sources
 from graphdrop.data.edges import EdgeChanges, undirected_edges
 from graphdrop.data.npz import read_npz
 from graphdrop.data.planetoid import read_planetoid
-from graphdrop.data.ppnp_split import ppnp_split
 from graphdrop.data.sources import SYNTHETIC, has_own_split
-from graphdrop.data.splits import Split, describe, random_fractions, random_per_class, strata
+from graphdrop.data.splits import (
+    Split,
+    describe,
+    ppnp_split,
+    random_fractions,
+    random_per_class,
+    strata,
+)
 from graphdrop.data.store import Store, is_store
 from graphdrop.data.summary import Summary, summarise
 from graphdrop.data.synthetic import synthetic_graph
@@ -202,26 +208,36 @@ def _from_store(path: Path, split: str | Split, seed: int) -> Dataset:
     data = copy.copy(store.data())
     if split not in ("default", "public") or data.get(MASKS[0]) is None:  # drawn from all labels
         store.check_labels(data.y != -1)
-    try:
-        chosen = choose_split(data, split, seed)
-    except ValueError as error:
-        raise ValueError(f"{path.stem}: {error}") from error
-    masks = _stored_masks(data)
-    for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
-        data[mask] = nodes
-        store.check_labels(nodes)
     about = store.manifest
     checksums = {f"{name}.npy": array.sha256 for name, array in about.arrays.items()}
-    changes = None if about.changes is None else EdgeChanges(**about.changes)
+    try:
+        dataset = _split_data(path.stem, data, split, seed, about.classes, checksums, about.changes)
+    except ValueError as error:
+        raise ValueError(f"{path.stem}: {error}") from error
+    for nodes in (dataset.split.train, dataset.split.val, dataset.split.test):
+        store.check_labels(nodes)
+    return dataset
+
+
+def _split_data(  # noqa: PLR0917 - the fields of a dataset
+    name: str,
+    data: Data,
+    split: str | Split,
+    seed: int,
+    num_classes: int,
+    checksums: Mapping[str, str],
+    changes: EdgeChanges | None,
+) -> Dataset:
+    """A dataset whose data has the masks of the split that is chosen."""
+    chosen = choose_split(data, split, seed)
+    stored = {mask: data[mask] for mask in MASKS if data.get(mask) is not None}
+    for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
+        data[mask] = nodes
+    # The sizes of a split are noted if it was drawn and not asked for by its name.
+    drawn = chosen.name in ("random-fractions", "random-per-class") and not isinstance(split, Split)
+    notes = (describe(chosen, strata(data.y)),) if drawn and split != chosen.name else ()
     return Dataset(
-        path.stem,
-        data,
-        chosen,
-        about.classes,
-        checksums,
-        changes,
-        notes=split_notes(data, split, chosen),
-        stored_masks=masks,
+        name, data, chosen, num_classes, checksums, changes, notes=notes, stored_masks=stored
     )
 
 
@@ -255,23 +271,10 @@ def build_dataset(
         data.x = data.x.to(torch.float32)
         if checksums and changes is None and undirected:
             data.edge_index, changes = undirected_edges(data.edge_index, data.x.shape[0])
-        chosen = choose_split(data, split, seed)
+        dataset = _split_data(name, data, split, seed, num_classes, checksums or {}, changes)
     except ValueError as error:
         raise ValueError(f"{where}{error}") from error
-    masks = _stored_masks(data)
-    for mask, nodes in zip(MASKS, (chosen.train, chosen.val, chosen.test), strict=True):
-        data[mask] = nodes
-    return Dataset(
-        name,
-        data,
-        chosen,
-        num_classes,
-        checksums or {},
-        changes,
-        stored,
-        notes=split_notes(data, split, chosen),
-        stored_masks=masks,
-    )
+    return replace(dataset, stored_dtype=stored)
 
 
 def choose_split(data: Data, split: str | Split, seed: int) -> Split:
@@ -307,16 +310,6 @@ def choose_split(data: Data, split: str | Split, seed: int) -> Split:
             ) from error
         # nobody asked for that draw: a graph this small is divided by fractions instead
         return random_fractions(data.y, seed=seed)
-
-
-def split_notes(data: Data, asked: str | Split, chosen: Split) -> tuple[str, ...]:
-    """A note on the sizes of a split that was drawn and not asked for by its name."""
-    drawn = chosen.name in ("random-fractions", "random-per-class") and not isinstance(asked, Split)
-    return (describe(chosen, strata(data.y)),) if drawn and asked != chosen.name else ()
-
-
-def _stored_masks(data: Data) -> dict[str, Tensor]:
-    return {name: data[name] for name in MASKS if data.get(name) is not None}
 
 
 def _stored_split(data: Data, seed: int) -> Split:

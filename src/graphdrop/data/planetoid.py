@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop.data.matrices import feature_tensor
-from graphdrop.data.splits import fixed
 from graphdrop.data.unpickle import read_adjacency, read_array, read_csr
 
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
@@ -49,20 +48,20 @@ def read_planetoid(files: Mapping[str, bytes], name: str) -> Data:
             f"{part['test.index']} and {part['graph']} disagree: test nodes must lie between the "
             f"{num_known} rows of allx and the {num_nodes} nodes of the graph"
         )
-    split = fixed(
-        torch.arange(num_train),
-        torch.arange(num_train, num_train + PUBLIC_VALIDATION),
-        torch.from_numpy(test_nodes),
-        num_nodes,
-    )
+    if len(np.unique(test_nodes)) < len(test_nodes):
+        raise ValueError(f"{part['test.index']} lists a node twice: list every node once")
+    train, val, test = torch.zeros(3, num_nodes, dtype=torch.bool)
+    train[:num_train] = True
+    val[num_train : num_train + PUBLIC_VALIDATION] = True
+    test[torch.from_numpy(test_nodes)] = True
     rows = np.concatenate([np.arange(num_known), test_nodes])
     return Data(
         x=feature_tensor(_spread(vstack([matrices["allx"], matrices["tx"]]), rows, num_nodes)),
         edge_index=torch.from_numpy(edges),
         y=_labels(np.concatenate([one_hot["ally"], one_hot["ty"]]), rows, num_nodes, name),
-        train_mask=split.train,
-        val_mask=split.val,
-        test_mask=split.test,
+        train_mask=train,
+        val_mask=val,
+        test_mask=test,
     )
 
 

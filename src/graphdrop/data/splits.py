@@ -1,6 +1,6 @@
 """Splits into training, validation and test nodes.
 
-A random split is a function of the labels, the excluded nodes and the seed alone: it is ordered by
+A random split is a function of the labels and the seed alone: it is ordered by
 the raw output of PCG64, whose stream numpy keeps fixed across versions and machines, and draws
 nothing from the global generators of numpy or torch. A label of -1 means that a node has none; such
 a node is in no mask of a random split. A split by time is a function of the times alone.
@@ -13,7 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
+
+DEVELOPMENT, PER_CLASS, STOPPING = 1500, 20, 500
+"""Sizes of the parts of the splits of PPNP: development, training of a class, and stopping."""
+DEVELOPMENT_SEED = 4143496719
+PPNP_SEEDS = (
+    2144199730, 794209841, 2985733717, 2282690970, 1901557222, 2009332812, 2266730407,
+    635625077, 3538425002, 960893189, 497096336, 3940842554, 3594628340, 948012117,
+    3305901371, 3644534211, 2297033685, 4092258879, 2590091101, 1694925034,
+)  # fmt: skip
+"""The seeds of the published test runs, one for every split."""
 
 
 class SplitSizes(NamedTuple):
@@ -41,7 +52,11 @@ class Split:
     def __post_init__(self) -> None:
         parts = {"train": self.train, "val": self.val, "test": self.test}
         for part, mask in parts.items():
-            _check_mask(part, mask)
+            if mask.dtype != torch.bool or mask.dim() != 1:
+                raise ValueError(
+                    f"{part} has shape {tuple(mask.shape)} and type {mask.dtype}: "
+                    "give a boolean mask with one entry per node"
+                )
             if mask.shape != self.train.shape:
                 raise ValueError(
                     f"{part} has {mask.shape[0]} entries but train has {self.train.shape[0]}: "
@@ -79,24 +94,22 @@ def random_per_class(
     val: int = 500,
     test: int = 1000,
     seed: int = 0,
-    *,
-    exclude: Tensor | None = None,
 ) -> Split:
     """Draw `per_class` training nodes of each class, then `val` and `test` nodes from the rest.
 
-    `labels` is an integer tensor `[n]`, `exclude` a boolean mask `[n]` of nodes to leave out.
+    `labels` is an integer tensor `[n]`, -1 for a node without one.
     """
     if per_class < 1:
         raise ValueError(f"per_class is {per_class}: ask for at least 1 training node per class")
     for part, size in (("val", val), ("test", test)):
         if size < 0:
             raise ValueError(f"{part} is {size}: give a number of nodes, 0 or more")
-    groups = _shuffled_classes(labels, seed, exclude)
+    groups = _shuffle_classes(labels, seed)
     for label, members in enumerate(groups):
         if len(members) < per_class:
             raise ValueError(
                 f"class {label} has {len(members)} usable nodes but per_class is {per_class}: "
-                f"lower per_class, or exclude fewer nodes{_from_one(label, members)}"
+                f"lower per_class{_from_one(label, members)}"
             )
     train_nodes = np.concatenate([members[:per_class] for members in groups])
     rest = np.concatenate([members[per_class:] for members in groups])
@@ -117,14 +130,12 @@ def random_fractions(
     val: float = 0.2,
     test: float = 0.2,
     seed: int = 0,
-    *,
-    exclude: Tensor | None = None,
 ) -> Split:
     """Divide each class at random in the given fractions, each part exact to within one node.
 
     Every part gets a node of each class that has enough of them. A class with two nodes has one in
     train, and the other in val and test by turns; a class with one node has it in train. The
-    fractions may sum to less than 1; the rest is then in no mask. `labels` and `exclude` are as in
+    fractions may sum to less than 1; the rest is then in no mask. `labels` are as in
     `random_per_class`.
     """
     fractions = {"train": train, "val": val, "test": test}
@@ -140,7 +151,7 @@ def random_fractions(
         )
     parts: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
     pairs = 0
-    for label, members in enumerate(_shuffled_classes(labels, seed, exclude)):
+    for label, members in enumerate(_shuffle_classes(labels, seed)):
         # One part ends where the next begins, so that rounding never loses or repeats a node.
         ends = np.rint(len(members) * np.cumsum(list(fractions.values()))).astype(int)
         if ends[0] == 0:
@@ -159,6 +170,47 @@ def random_fractions(
             nodes.append(piece)
     drawn = tuple(np.concatenate(nodes) for nodes in parts)
     return _split_from_nodes(drawn, labels, "random-fractions", seed)
+
+
+def ppnp_split(labels: Tensor, edge_index: Tensor, number: int = 0) -> Split:
+    """One of the twenty splits of PPNP (Gasteiger et al., 2019), which share the test nodes.
+
+    1500 nodes of the largest component are set apart for development, always the same; all others
+    are test nodes. A split draws 20 development nodes of every class to train on and 500 of the
+    rest to stop on. The draws are those of numpy's legacy generator with the published seeds, whose
+    stream numpy keeps fixed. Nodes outside the largest component are in no part.
+
+    Args:
+        labels: classes ``[n]``, at least 0.
+        edge_index: ``[2, E]``, in either or both directions.
+        number: 0 to 19.
+    """
+    if not 0 <= number < len(PPNP_SEEDS):
+        raise ValueError(f"seed is {number}; split='ppnp' takes 0 to {len(PPNP_SEEDS) - 1}.")
+    nodes, ones = len(labels), np.ones(edge_index.shape[1], dtype=np.int8)
+    matrix = sparse.coo_array((ones, tuple(edge_index.numpy())), (nodes, nodes))
+    _, part = sparse.csgraph.connected_components(matrix, directed=False)
+    component = np.flatnonzero(part == np.bincount(part).argmax())
+    if len(component) <= DEVELOPMENT:
+        raise ValueError(
+            f"the largest component has {len(component)} nodes; split='ppnp' takes a graph with "
+            f"more than {DEVELOPMENT}. Give split='random-per-class' or 'random-fractions'."
+        )
+    first = np.random.RandomState(DEVELOPMENT_SEED)
+    development = component[first.choice(len(component), DEVELOPMENT, replace=False)]
+    draw, chosen = np.random.RandomState(PPNP_SEEDS[number]), []
+    for label in range(int(labels.max()) + 1):
+        members = development[labels.numpy()[development] == label]
+        if len(members) < PER_CLASS:
+            raise ValueError(
+                f"a class has {len(members)} development nodes; split='ppnp' takes at least "
+                f"{PER_CLASS} of every class. Give split='random-fractions'."
+            )
+        chosen.append(draw.choice(members, PER_CLASS, replace=False))
+    train = np.concatenate(chosen)
+    stopping = draw.choice(development[~np.isin(development, train)], STOPPING, replace=False)
+    test = np.setdiff1d(component, development)
+    return _split_from_nodes((train, stopping, test), labels, "ppnp", number)
 
 
 def split_by_time(times: NDArray[np.float64], labelled: Tensor, name: str = "by time") -> Split:
@@ -230,55 +282,12 @@ def describe(split: Split, labels: Tensor, names: Sequence[str] | None = None) -
     return says
 
 
-def fixed(
-    train_idx: Tensor | Sequence[int],
-    val_idx: Tensor | Sequence[int],
-    test_idx: Tensor | Sequence[int],
-    num_nodes: int,
-    name: str = "public",
-) -> Split:
-    """Make the split that lists of node ids give, such as the one a benchmark publishes."""
-    masks = []
-    for argument, given in (("train_idx", train_idx), ("val_idx", val_idx), ("test_idx", test_idx)):
-        index = torch.as_tensor(given)
-        if index.numel() == 0:
-            index = index.long()
-        if index.dim() != 1 or index.is_floating_point() or index.dtype == torch.bool:
-            raise ValueError(
-                f"{argument} has shape {tuple(index.shape)} and type {index.dtype}: "
-                "give a flat list of integer node ids"
-            )
-        outside = index[(index < 0) | (index >= num_nodes)]
-        if outside.numel():
-            raise ValueError(
-                f"{argument} contains node {int(outside[0])}, outside 0..{num_nodes - 1}: "
-                "give ids of the graph's nodes"
-            )
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[index.long()] = True
-        if int(mask.sum()) != index.numel():
-            raise ValueError(
-                f"{argument} lists {index.numel()} nodes but only {int(mask.sum())} different "
-                "ones: list every node once"
-            )
-        masks.append(mask)
-    return Split(masks[0], masks[1], masks[2], name)
-
-
-def _check_mask(argument: str, mask: Tensor) -> None:
-    if mask.dtype != torch.bool or mask.dim() != 1:
-        raise ValueError(
-            f"{argument} has shape {tuple(mask.shape)} and type {mask.dtype}: "
-            "give a boolean mask with one entry per node"
-        )
-
-
 def _from_one(label: int, members: NDArray[np.int64]) -> str:
     """A hint for labels that are counted from 1."""
     return "; classes count from 0: give labels - 1" if label == 0 and not len(members) else ""
 
 
-def _shuffled_classes(labels: Tensor, seed: int, exclude: Tensor | None) -> list[NDArray[np.int64]]:
+def _shuffle_classes(labels: Tensor, seed: int) -> list[NDArray[np.int64]]:
     """The usable nodes of each class 0..C-1, each class in a random order."""
     if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(
@@ -295,14 +304,6 @@ def _shuffled_classes(labels: Tensor, seed: int, exclude: Tensor | None) -> list
         raise ValueError(
             "labels has no labelled node: a split needs at least one label of 0 or more"
         )
-    if exclude is not None:
-        _check_mask("exclude", exclude)
-        if exclude.shape != labels.shape:
-            raise ValueError(
-                f"exclude has {exclude.shape[0]} entries but labels has {labels.shape[0]}: "
-                "give one entry per node"
-            )
-        usable = usable & ~exclude.cpu().numpy()
     order = np.argsort(_random_bits(seed, 1, len(values)), kind="stable")
     order = order[usable[order]]
     by_class = order[np.argsort(values[order], kind="stable")]
@@ -319,9 +320,8 @@ def _random_bits(seed: int, stream: int, size: int) -> NDArray[np.uint64]:
 def _split_from_nodes(
     nodes: tuple[NDArray[np.int64], ...], labels: Tensor, name: str, seed: int
 ) -> Split:
-    masks = []
-    for part in nodes:
-        mask = torch.zeros(labels.shape[0], dtype=torch.bool, device=labels.device)
+    masks = torch.zeros(3, len(labels), dtype=torch.bool, device=labels.device)
+    for mask, part in zip(masks, nodes, strict=True):
         mask[torch.from_numpy(part)] = True
-        masks.append(mask)
-    return Split(masks[0], masks[1], masks[2], name, seed)
+    train, val, test = masks.unbind()
+    return Split(train, val, test, name, seed)

@@ -45,14 +45,18 @@ def validate_graph(data: Data, max_bytes: int | None = None, *more: str) -> int:
         if isinstance(value, Tensor) and value.is_meta:
             raise ValueError(f"data.{name} is on the device meta, without values: give its values")
     num_nodes = _check_features(data.x, most_bytes(max_bytes))
-    _check_num_nodes(data, num_nodes)
+    if data.num_nodes != num_nodes:
+        raise ValueError(
+            f"data.num_nodes is {data.num_nodes!r} and data.x has {num_nodes} rows: give one row "
+            "per node"
+        )
     _check_edges(data, num_nodes)
     return num_nodes
 
 
 def is_labelled(y: Tensor) -> Tensor:
     """Whether a node has a target, bool ``[n]``: no NaN in its row, and no negative integer."""
-    known = ~y.isnan() if y.is_floating_point() else y >= 0
+    known = ~y.isnan() if y.is_floating_point() else y.long() >= 0
     return known if y.dim() == 1 else known.flatten(1).all(1)
 
 
@@ -109,24 +113,7 @@ def validate_targets(data: Data) -> None:
             f"data.y of node {node} is infinite: correct it, or give NaN for a node without a "
             "target"
         )
-    given = [name for name in MASKS if data.get(name) is not None]
-    if 0 < len(given) < len(MASKS):
-        missing = ", ".join(name for name in MASKS if name not in given)
-        raise ValueError(f"data has no {missing}: give all three masks or none of them")
-    for name in given:
-        mask = data[name]
-        if mask.dtype != torch.bool or tuple(mask.shape) != (num_nodes,):
-            raise ValueError(
-                f"data.{name} has shape {tuple(mask.shape)} and type {mask.dtype}: give booleans "
-                f"[{num_nodes}]"
-            )
-        wrong, first = _not_finite(data.y[mask])
-        if wrong:
-            node = int(mask.nonzero()[first])
-            raise ValueError(
-                f"data.y of node {node} is not finite, and {name} has that node: take nodes "
-                "without a target out of all masks"
-            )
+    _check_masks(data)
 
 
 def _check_features(x: Tensor, most: int) -> int:
@@ -163,14 +150,6 @@ def _not_finite(values: Tensor) -> tuple[int, int]:
             first = first if count else number * rows + int(wrong.nonzero()[0, 0])
             count += int(wrong.sum())
     return count, first
-
-
-def _check_num_nodes(data: Data, num_nodes: int) -> None:
-    declared = data.num_nodes
-    if declared != num_nodes:
-        raise ValueError(
-            f"data.num_nodes is {declared!r} and data.x has {num_nodes} rows: give one row per node"
-        )
 
 
 def _check_edges(data: Data, num_nodes: int) -> None:
@@ -264,12 +243,13 @@ def _check_masks(data: Data) -> None:
                 f"{getattr(mask, 'dtype', type(mask))}: give booleans [{data.y.shape[0]}], or "
                 f"[{data.y.shape[0]}, splits], the same for all three masks"
             )
-        chosen = mask if mask.dim() == 1 else mask.any(dim=1)
-        unlabelled = chosen & (data.y.long() < 0)
+        used = mask if mask.dim() == 1 else mask.any(dim=1)
+        unlabelled = used & ~is_labelled(data.y)
         if bool(unlabelled.any()):
             raise ValueError(
                 f"data.{name} contains node {int(unlabelled.nonzero()[0])}, which has no label "
-                "(y = -1): a node without label is neither trained nor scored on, take it out"
+                "(y is -1 or NaN): a node without label is neither trained nor scored on, take it "
+                "out"
             )
 
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
-from graphdrop.data.ppnp_split import ppnp_split
-from graphdrop.data.splits import Split
+from graphdrop.data.splits import Split, ppnp_split
 from graphdrop.data.tables import apply_schema, files
 from graphdrop.data.tables.files import read_table
 from graphdrop.data.tables.schema import Schema

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdrop.data.store.converting import convert
+    from graphdrop.data.store.converting import convert, write_store
     from graphdrop.data.store.store import Store, is_store, stored_checksum
-    from graphdrop.data.store.writing import write_store
 
 __all__ = ["Store", "convert", "is_store", "stored_checksum", "write_store"]
 
@@ -13,9 +12,7 @@ __all__ = ["Store", "convert", "is_store", "stored_checksum", "write_store"]
 def __getattr__(name: str) -> object:
     # Imported when asked for: the list of known files needs neither torch nor PyG.
     if name in __all__:
-        from graphdrop.data.store import converting, store, writing  # noqa: PLC0415
+        from graphdrop.data.store import converting, store  # noqa: PLC0415
 
-        return next(
-            getattr(part, name) for part in (converting, store, writing) if name in vars(part)
-        )
+        return getattr(store if hasattr(store, name) else converting, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

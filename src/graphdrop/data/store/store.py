@@ -16,7 +16,7 @@ from torch_geometric.data.feature_store import FeatureStore, TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout, GraphStore
 
 from graphdrop.data.names import Names
-from graphdrop.data.store.layout import MANIFEST, MASKS, Manifest, mapped
+from graphdrop.data.store.manifest import MANIFEST, MASKS, Manifest, map_array
 from graphdrop.graph import Graph, Normalization, stored
 from graphdrop.io.files import expand_path
 from graphdrop.io.memory import free_bytes
@@ -70,7 +70,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
                 raise KeyError(f"{name!r} is not in {self.path}, which has {known}")
             about = self.manifest.arrays[name]
             size = np.dtype(about.dtype).itemsize * int(np.prod(about.shape, dtype=np.int64))
-            array = mapped(self.path, name, about, writable=size < free_bytes() // SHARE)
+            array = map_array(self.path, name, about, writable=size < free_bytes() // SHARE)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of an array that is read-only
                 self._tensors[name] = torch.from_numpy(array)
@@ -166,7 +166,7 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
     def verify(self) -> None:
         """Compare every file with its checksum; raise if one differs."""
         for name, about in self.manifest.arrays.items():
-            mapped(self.path, name, about, writable=False)
+            map_array(self.path, name, about, writable=False)
             with (self.path / f"{name}.npy").open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
             if found != about.sha256:

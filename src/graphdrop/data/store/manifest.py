@@ -7,28 +7,27 @@ those of the arrays here, never those that a manifest gives.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from graphdrop.data.edges import EdgeChanges
 from graphdrop.io.files import check_regular
 
-FORMAT: Final = "graphdrop-store"
-VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 MANIFEST_BYTES: Final = 1 << 20
 BLOCK, BLOCKS = 4096, 64
 """Bytes and number of the parts of a file that are compared with a checksum when it is opened."""
 MASKS: Final = ("train_mask", "val_mask", "test_mask")
 INDICES: Final = ("int32", "int64")
+SORTED: Final = ("indices", "t_indices", "t_edge", "rank", "weight")
 DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "x": ("float32",),
     "x_indptr": INDICES,
@@ -52,84 +51,66 @@ DTYPES: Final[Mapping[str, tuple[str, ...]]] = {
 `row` is the row of every node in the table that it came from. `indptr` to `weight` are the edges
 sorted by destination and by source, self-loops included.
 """
-CHANGES: Final = frozenset({"stored", "duplicates", "self_loops", "one_way"})
 NEEDED: Final = ("y", "edge_index", "indptr", "indices", "t_indptr", "t_indices", "t_edge")
 
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**48)]
+Digest = Annotated[str, Field(min_length=64, max_length=64)]
 
-class About(NamedTuple):
+
+class StoredArray(BaseModel, frozen=True, extra="forbid"):
     """Type, shape and checksums of an array."""
 
     dtype: str
-    shape: tuple[int, ...]
-    sha256: str
+    shape: tuple[Count, ...]
+    sha256: Digest
     """The checksum of the whole file, which `Store.verify` compares."""
-    samples: str
+    samples: Digest
     """The checksum of `BLOCKS` parts of the file, which opening compares."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What `manifest.json` says."""
+class Manifest(BaseModel, frozen=True, extra="forbid"):
+    """The contents of `manifest.json`; the shapes of the arrays agree."""
 
-    nodes: int
-    edges: int
+    format: Literal["graphdrop-store"] = "graphdrop-store"
+    version: Literal[2] = 2
+    nodes: Count
+    edges: Count
     """Number of columns of `edge_index`."""
-    features: int
-    classes: int
-    arrays: Mapping[str, About]
-    origin: Mapping[str, str] = field(default_factory=dict)
+    features: Count
+    classes: Count
+    arrays: dict[str, StoredArray]
+    origin: dict[str, str] = {}
     """The sha256 of every file that the graph came from."""
-    changes: Mapping[str, int] | None = None
+    changes: EdgeChanges | None = None
     """What was done to the edges of those files."""
-
-    def as_json(self) -> str:
-        """The text of the file."""
-        arrays = {name: about._asdict() for name, about in self.arrays.items()}
-        values = {
-            "format": FORMAT,
-            "version": VERSION,
-            "nodes": self.nodes,
-            "edges": self.edges,
-            "features": self.features,
-            "classes": self.classes,
-            "arrays": arrays,
-            "origin": dict(self.origin),
-            "changes": None if self.changes is None else dict(self.changes),
-        }
-        return json.dumps(values, indent=1) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """The manifest of a store, checked; errors name the file."""
+        """The manifest of a store; errors name the file."""
         path = folder / MANIFEST
         try:
             if check_regular(path).stat().st_size > MANIFEST_BYTES:
                 raise ValueError("it is too large for one")
-            values = json.loads(path.read_bytes())
-            if not isinstance(values, dict) or values.get("format") != FORMAT:
-                raise ValueError("it is of another format")
-            if values.get("version") != VERSION:
-                raise ValueError(
-                    f"its version is {values.get('version')!r}, and this graphdrop reads {VERSION}"
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            why: object = error
+            if isinstance(error, ValidationError):
+                first = error.errors(include_url=False)[0]
+                where = ".".join(map(str, first["loc"]))
+                why = (
+                    f"{where} is {first['input']!r:.80}: {first['msg']}" if where else first["msg"]
                 )
-            return cls(
-                nodes=_count(values, "nodes"),
-                edges=_count(values, "edges"),
-                features=_count(values, "features"),
-                classes=_count(values, "classes"),
-                arrays=_arrays(values),
-                origin=_texts(values.get("origin")),
-                changes=_changes(values.get("changes")),
-            ).checked()
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} is not the manifest of a graph store ({error}): convert the graph again "
+                f"{path} is not the manifest of a graph store ({why}): convert the graph again "
                 "with `graphdrop data convert`"
             ) from error
 
-    def checked(self) -> Manifest:
-        """Itself, if the shapes of its arrays agree."""
+    @model_validator(mode="after")
+    def _check_arrays(self) -> Self:
         n, e, stored = self.nodes, self.edges, self.arrays
+        for name, array in stored.items():
+            if name not in DTYPES or array.dtype not in DTYPES[name]:
+                raise ValueError(f"it has an array {name[:40]!r} of type {array.dtype[:40]!r}")
         missing = [name for name in NEEDED if name not in stored]
         if missing or ("x" in stored) == ("x_values" in stored):
             raise ValueError(f"it has no {', '.join(missing) or 'features, or two kinds of them'}")
@@ -137,25 +118,20 @@ class Manifest:
         nonzeros = stored["x_values"].shape if "x_values" in stored else (0,)
         expected: dict[str, tuple[int, ...]] = {
             "x": (n, self.features),
-            "x_indptr": (n + 1,),
-            "x_indices": nonzeros,
-            "x_values": nonzeros,
-            "y": (n,),
-            "row": (n,),
             "edge_index": (2, e),
             "edge_weight": (e,),
-            "indptr": (n + 1,),
-            "t_indptr": (n + 1,),
-            **dict.fromkeys(("indices", "t_indices", "t_edge", "rank", "weight"), sorted_edges),
+            **dict.fromkeys(("x_indptr", "indptr", "t_indptr"), (n + 1,)),
+            **dict.fromkeys(("x_indices", "x_values"), nonzeros),
+            **dict.fromkeys(("y", "row"), (n,)),
+            **dict.fromkeys(SORTED, sorted_edges),
         }
-        for name, about in stored.items():
-            if name in MASKS:
-                same = stored.get(MASKS[0], about).shape == about.shape
-                right = same and about.shape[:1] == (n,) and len(about.shape) in (1, 2)
-            else:
-                right = about.shape == expected[name]
-            if not right or len(sorted_edges) != 1 or not e <= sorted_edges[0] <= e + n:
-                raise ValueError(f"{name} has shape {about.shape}, which does not fit the others")
+        if MASKS[0] in stored:  # one split or several, the same number in all three masks
+            splits = stored[MASKS[0]].shape[1:2]
+            expected |= dict.fromkeys(MASKS, (n, *splits))
+        for name, array in stored.items():
+            fits = array.shape == expected.get(name)
+            if not fits or len(sorted_edges) != 1 or not e <= sorted_edges[0] <= e + n:
+                raise ValueError(f"{name} has shape {array.shape}, which does not fit the others")
         if sum(name in stored for name in MASKS) not in (0, len(MASKS)):
             raise ValueError("it has some of the three masks")
         if len({stored[name].dtype for name in ("indptr", "indices", "t_indices", "t_edge")}) > 1:
@@ -163,7 +139,7 @@ class Manifest:
         return self
 
 
-def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[Any]:
+def map_array(folder: Path, name: str, about: StoredArray, *, writable: bool) -> NDArray[Any]:
     """An array as a memory map, after a check of header and size.
 
     Args:
@@ -182,7 +158,8 @@ def mapped(folder: Path, name: str, about: About, *, writable: bool) -> NDArray[
             shape, fortran, dtype = npy.read_array_header_1_0(file, max_header_size=4096)
             start, size = file.tell(), os.fstat(file.fileno()).st_size
         if fortran or dtype != np.dtype(about.dtype) or tuple(shape) != about.shape:
-            raise ValueError(f"its header says {dtype} {shape}, the manifest {about[:2]}")
+            expected = f"{about.dtype} {about.shape}"
+            raise ValueError(f"its header says {dtype} {shape}, the manifest {expected}")
         if size != start + dtype.itemsize * math.prod(shape):
             raise ValueError(f"it has {size} bytes")
         if samples_sha256(path) != about.samples:
@@ -208,35 +185,3 @@ def samples_sha256(path: Path) -> str:
             file.seek((size - BLOCK) * number // (BLOCKS - 1))
             digest.update(file.read(BLOCK))
     return digest.hexdigest()
-
-
-def _count(values: Mapping[str, Any], name: str) -> int:
-    value = values[name]
-    if type(value) is not int or not 0 <= value < 2**48:
-        raise ValueError(f"{name} is {value!r}")
-    return value
-
-
-def _arrays(values: Mapping[str, Any]) -> dict[str, About]:
-    found = {}
-    for name, about in dict(values["arrays"]).items():
-        dtype, shape = about["dtype"], about["shape"]
-        sums = [str(about[key]) for key in ("sha256", "samples")]
-        sizes = isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**48 for n in shape)
-        known = name in DTYPES and dtype in DTYPES[name]
-        if not known or not sizes or any(len(digest) != 64 for digest in sums):
-            raise ValueError(f"the array {str(name)[:40]!r} is {str(about)[:200]}")
-        found[name] = About(dtype, tuple(shape), *sums)
-    return found
-
-
-def _texts(values: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in dict(values or {}).items()}
-
-
-def _changes(values: Any) -> dict[str, int] | None:
-    if values is None:
-        return None
-    if not isinstance(values, dict) or set(values) != CHANGES:
-        raise ValueError(f"changes is {str(values)[:200]}")
-    return {name: _count(values, name) for name in values}

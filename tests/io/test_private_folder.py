@@ -55,7 +55,7 @@ def test_an_old_folder_that_others_could_read_is_closed_and_keeps_its_files(tmp_
     assert not caplog.records
 
 
-@pytest.mark.parametrize("bits", [0o777, 0o775, 0o702])
+@pytest.mark.parametrize("bits", [0o775, 0o702])
 def test_what_others_could_have_put_there_is_set_aside(tmp_path: Path, bits):
     wanted = tmp_path / "a"
     wanted.mkdir()
@@ -86,28 +86,12 @@ def test_the_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch, cap
     assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-@pytest.mark.parametrize("which", ["folder", "parent"])
-def test_a_folder_given_away_is_not_used(tmp_path: Path, caplog, which):
-    wanted = tmp_path / "a" / "b"
-    wanted.mkdir(parents=True)
-    os.chown(wanted if which == "folder" else wanted.parent, 12345, 12345)
-    assert private_folder(wanted, "some") == by_user(tmp_path)
-    assert "belongs to another user" in caplog.text
-
-
 def test_a_folder_on_a_path_that_others_can_change_is_not_used(tmp_path: Path, caplog):
     wanted = tmp_path / "a" / "b"
     wanted.parent.mkdir()
     wanted.parent.chmod(0o777)
     assert private_folder(wanted, "some") == by_user(tmp_path)
     assert f"other users can write to {wanted.parent}" in caplog.text
-
-
-def test_a_folder_within_one_that_is_everybodys_but_sticky_is_used(tmp_path: Path, caplog):
-    wanted = tmp_path / "tmp" / "b"
-    assert private_folder(wanted, "some") == wanted
-    assert not caplog.records
 
 
 def test_a_link_is_not_followed(tmp_path: Path, caplog):
@@ -150,13 +134,3 @@ def test_both_compiled_rooms_keep_their_functions_in_such_a_folder(tmp_path: Pat
         assert path.startswith(str(tmp_path / "numba" / "kernels"))
     assert len(done.stdout.splitlines()) == 2
     assert mode(tmp_path / "numba" / "kernels") == 0o700
-
-
-def test_a_home_that_cannot_be_written_to_does_not_stop_anything(tmp_path: Path):
-    environment = os.environ | {"HOME": "/proc/none", "TMPDIR": str(tmp_path / "tmp")}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    environment.pop("XDG_CACHE_HOME", None)
-    command = [sys.executable, "-c", "import graphdrop.kernels.loops as l; l.cache_directory()"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert str(tmp_path / "tmp" / "graphdrop-kernels-") in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -71,8 +71,9 @@ def _open_locked(path: Path) -> int:
         try:
             if not _lock(descriptor):
                 raise LockedError(_describe_writer(path))
-            if _is_still_there(descriptor, path):
-                return descriptor
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
         except BaseException:
             os.close(descriptor)
             raise
@@ -98,13 +99,6 @@ def _lock(descriptor: int) -> bool:
             stacklevel=2,
         )
     return True
-
-
-def _is_still_there(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _describe_writer(path: Path) -> str:

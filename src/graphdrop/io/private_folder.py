@@ -54,9 +54,18 @@ def _make_closed(folder: Path) -> Path:
     """The resolved folder, created and closed to others; raises `OSError` on failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder = folder.parent.resolve() / folder.name
-    _check_path_to(folder)
+    for parent in folder.parents:  # others must not be able to replace a folder on the path
+        state = parent.stat()
+        if state.st_uid not in (0, os.geteuid(), _UNMAPPED):
+            raise OSError(f"{parent} belongs to another user")
+        # Many systems give every user a group, which may write what the user may.
+        others = stat.S_IWOTH | (0 if state.st_gid == os.getegid() else stat.S_IWGRP)
+        if state.st_mode & others and not state.st_mode & stat.S_ISVTX:
+            raise OSError(f"other users can write to {parent}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    if _is_open_to_others(folder):
+    state = folder.lstat()
+    mine = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()
+    if mine and state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         # What others may have put there is not run, now or later.
         folder.rename(folder.with_name(f"{folder.name}.untrusted-{uuid4().hex[:8]}"))
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -66,22 +75,3 @@ def _make_closed(folder: Path) -> Path:
     folder.chmod(0o700)
     tempfile.TemporaryFile(dir=folder).close()
     return folder
-
-
-def _is_open_to_others(folder: Path) -> bool:
-    state = folder.lstat()
-    if not stat.S_ISDIR(state.st_mode):
-        return False
-    return state.st_uid == os.geteuid() and bool(state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-
-
-def _check_path_to(folder: Path) -> None:
-    """Raise if others could replace a folder on the path."""
-    for parent in folder.parents:
-        state = parent.stat()
-        if state.st_uid not in (0, os.geteuid(), _UNMAPPED):
-            raise OSError(f"{parent} belongs to another user")
-        # Many systems give every user a group, which may write what the user may.
-        others = stat.S_IWOTH | (0 if state.st_gid == os.getegid() else stat.S_IWGRP)
-        if state.st_mode & others and not state.st_mode & stat.S_ISVTX:
-            raise OSError(f"other users can write to {parent}")

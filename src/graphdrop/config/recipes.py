@@ -1,4 +1,4 @@
-"""The methods by name, and their default settings.
+"""The methods and architectures by name, and their default settings.
 
 The defaults in `settings.py` are the paper's for GCN-BBGDC on Cora. This module has the differences
 by method, dataset and depth.
@@ -6,10 +6,14 @@ by method, dataset and depth.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 Settings = dict[str, dict[str, Any]]
 """Values by section and name, such as `{"model": {"norm": "row"}}`."""
+
+
+Architecture = Literal["gcn", "gat", "gatv2", "sage", "gin", "gcnii", "appnp", "propagation"]
+ARCHITECTURES: tuple[str, ...] = get_args(Architecture)
 
 
 class Method(StrEnum):
@@ -55,6 +59,32 @@ class Method(StrEnum):
         """The same name in another case, with underscores, or without `GCN-`, such as `bbgdc`."""
         name = value.upper().replace("_", "-") if isinstance(value, str) else None
         return next((method for method in cls if method.value in (name, f"GCN-{name}")), None)
+
+
+def split_method_name(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a model in which an architecture in the method's name has become a setting.
+
+    `GCN-` says nothing of the architecture: every method is called so where nothing else is.
+    """
+    settings, name = dict(model), model.get("method")
+    given = settings.get("architecture")
+    if isinstance(given, str) and given.lower() in ARCHITECTURES:
+        settings["architecture"] = given = given.lower()
+    if not isinstance(name, str):
+        return settings
+    first, _, rest = name.lower().replace("_", "-").partition("-")
+    if first == "gcn" or first not in ARCHITECTURES:
+        return settings
+    try:
+        method = Method(rest or "GCN")
+    except ValueError:
+        return settings  # the name is then said to be unknown, as it was given
+    if given is not None and given != first:
+        raise ValueError(
+            f'model.method is "{name}" and model.architecture "{given}": they name two '
+            f'architectures, so give model.method = "{method}", or leave the architecture out'
+        )
+    return settings | {"method": method, "architecture": first}
 
 
 STANDARD: Settings = {

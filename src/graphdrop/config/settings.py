@@ -18,9 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from graphdrop.config import names, problems
-from graphdrop.config.names import Architecture
-from graphdrop.config.recipes import Method, merged, recipe
+from graphdrop.config import problems
+from graphdrop.config.recipes import Architecture, Method, merged, recipe, split_method_name
 
 Count = Annotated[int, Field(ge=1)]
 Blocks = Count | Literal["feature"]
@@ -185,10 +184,16 @@ class ModelSettings(Section):
     """Glorot's weights and no bias at first, or weights of variance 1/out and a random bias for
     every block."""
 
+    @property
+    def title(self) -> str:
+        """The method's name with that of the architecture, such as GAT-BBGDC."""
+        name = self.method.removeprefix("GCN-")
+        return self.method if self.architecture == "gcn" else f"{self.architecture.upper()}-{name}"
+
     @model_validator(mode="before")
     @classmethod
     def _part_the_name(cls, given: Any) -> Any:
-        return names.parted(given) if isinstance(given, dict) else given
+        return split_method_name(given) if isinstance(given, dict) else given
 
 
 class ObjectiveSettings(Section):

@@ -1,17 +1,28 @@
-"""Settings as TOML: reading, overriding from the command line, checking, writing."""
+"""Settings as TOML: reading, overriding from the command line, checking, writing.
+
+Files are not trusted. The parser's time and memory grow with the square of the dots in one key, and
+its recursion depth with the number of brackets, so that both are limited before parsing.
+"""
 
 import json
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from graphdrop.config import parse
 from graphdrop.config.problems import shown, takes
 from graphdrop.config.settings import Config, Section
+from graphdrop.io.files import check_regular
+
+LARGEST: Final = 2**16
+"""Bytes of a file of settings; a file with all of them and their meanings has a tenth of it."""
+MOST_DOTS: Final = 100
+"""Dots in one line."""
+MOST_BRACKETS: Final = 100
+"""Opening brackets and braces outside comments."""
 
 
 class Explained(NamedTuple):
@@ -28,7 +39,42 @@ class Explained(NamedTuple):
 
 def read(path: str | Path) -> dict[str, Any]:
     """The settings of a TOML file, not checked yet."""
-    return parse.parse(parse.read_text(path), str(path))
+    try:
+        with check_regular(Path(path)).open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}): give a TOML file of settings"
+        ) from error
+    if len(raw) > LARGEST:
+        raise ValueError(
+            f"{path} has more than {LARGEST} bytes: give a TOML file of settings, such as "
+            "`graphdrop train --show-config` prints"
+        )
+    check_size(raw.decode(errors="replace"), str(path))
+    try:
+        return tomllib.loads(raw.decode())
+    except ValueError as error:  # of UTF-8, of TOML, or of an integer with thousands of digits
+        raise ValueError(f"{path} is not TOML ({error}): correct it there") from error
+
+
+def check_size(text: str, name: str) -> None:
+    """Raise if a text would take long to parse. A line that begins with # is a comment."""
+    if len(text) > LARGEST:
+        raise ValueError(f"{name} has {len(text)} characters: give {LARGEST} or fewer")
+    lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
+    for number, line in enumerate(lines, 1):
+        if line.count(".") > MOST_DOTS:
+            raise ValueError(
+                f"{name} has {line.count('.')} dots in line {number}: a setting is section.name, "
+                f"write it so, and no more than {MOST_DOTS} dots"
+            )
+    brackets = sum(line.count("[") + line.count("{") for line in lines)
+    if brackets > MOST_BRACKETS:
+        raise ValueError(
+            f"{name} has {brackets} opening brackets: settings are one table deep, "
+            f"write no more than {MOST_BRACKETS}"
+        )
 
 
 def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -36,7 +82,7 @@ def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
     result = {key: dict(v) if isinstance(v, Mapping) else v for key, v in asked.items()}
     for assignment in assignments:
         given = f"--set is {shown(assignment)}"
-        parse.check(assignment, given)
+        check_size(assignment, given)
         key, equals, text = assignment.partition("=")
         *sections, name = key.strip().split(".")
         if not equals or not name or len(sections) > 1:
@@ -46,15 +92,11 @@ def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
             target = result.setdefault(section, {})
         if not isinstance(target, dict):
             raise ValueError(f"{given}, but {sections[0]} has no settings inside")
-        target[name] = _value(text.strip())
+        try:
+            target[name] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except ValueError:
+            target[name] = text.strip()
     return result
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
-        return text
 
 
 def settle(asked: Mapping[str, Any]) -> Config:

@@ -28,8 +28,8 @@ def test_the_confusion_matrix_counts_test_nodes_and_many_classes_have_a_list(mad
     expected = confusion_matrix(labels, predicted, labels=range(CLASSES))
     assert confusion(run, data) == expected.tolist()
     found = mistakes(run, data)
-    assert sum(one.nodes for one in found) == int((labels != predicted).sum())
-    assert all(expected[one.label, one.predicted] == one.nodes for one in found)
+    assert sum(one["nodes"] for one in found) == int((labels != predicted).sum())
+    assert all(expected[one["label"], one["predicted"]] == one["nodes"] for one in found)
     monkeypatch.setattr(answered, "MOST_CLASSES", CLASSES - 1)
     assert confusion(run, data) is None
 
@@ -43,14 +43,14 @@ def test_rare_classes_and_the_smaller_of_two_have_curves_that_fit_their_areas(ma
     halves = copy.copy(data)
     halves.y = (torch.arange(NODES) % 3 == 0).long()
     (half,) = ranking_views(replace(run, prediction=two), halves)
-    assert (view.label, half.label) == (2, 1)
+    assert (view["label"], half["label"]) == (2, 1)
     for one in (view, half):
-        steps = torch.tensor(one.false_positives).diff()
-        middles = torch.tensor(one.true_positives).unfold(0, 2, 1).mean(1)
-        assert float((steps * middles).sum()) == pytest.approx(one.auroc, abs=1e-6)
-        gained = torch.tensor([0.0, *one.recall]).diff()
-        area = float((gained * torch.tensor(one.precision)).sum())
-        assert area == pytest.approx(one.average_precision, abs=1e-6)
+        steps = torch.tensor(one["false_positives"]).diff()
+        middles = torch.tensor(one["true_positives"]).unfold(0, 2, 1).mean(1)
+        assert float((steps * middles).sum()) == pytest.approx(one["auroc"], abs=1e-6)
+        gained = torch.tensor([0.0, *one["recall"]]).diff()
+        area = float((gained * torch.tensor(one["precision"])).sum())
+        assert area == pytest.approx(one["average_precision"], abs=1e-6)
 
 
 def test_nodes_to_look_at_first_are_trusted_mistakes_rare_ones_and_uncertain_ones(made):
@@ -68,12 +68,12 @@ def test_nodes_to_look_at_first_are_trusted_mistakes_rare_ones_and_uncertain_one
     trust = run.trust._replace(trusted=likely.amax(1) > 0.8)
     changed = replace(run, prediction=prediction, decided=likely.argmax(1), trust=trust)
     found = look_first(changed, unknown)
-    why = {one.node: one.why for one in found}
+    why = {one["node"]: one["why"] for one in found}
     assert len(why) == len(found)
-    assert found[0].node == "0"
+    assert found[0]["node"] == "0"
     assert why["0"] == f"Trusted, but its training label is {int(data.y[0])} (probability 0.000)."
     assert why["3"].startswith("Uncertain: the next class is ")
     assert all(int(node) % 4 == 3 for node in why if node != "0")
-    rare = [one.why for one in found if "rare class 2" in one.why]
+    rare = [one["why"] for one in found if "rare class 2" in one["why"]]
     assert all(text.startswith("No label; likely of the rare class 2") for text in rare)
     assert rare

@@ -78,12 +78,6 @@ def test_a_run_that_is_shared_comes_back_bit_for_bit(trained, tmp_path, monkeypa
         assert torch.equal(tensor, other.state_dict()[name])
 
 
-def test_without_the_hubs_package_the_error_says_what_to_install(trained, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ImportError, match="pip install huggingface_hub"):
-        hub.push_to_hub(trained, "me/it")
-
-
 def test_a_run_on_other_data_has_a_card_too_and_shares_no_paths(tmp_path):
     run = small_runs.train(tmp_path / "a", small_runs.write_graph(tmp_path / "mine.npz"))
     assert "# GCN-BBGDC on mine" in model_card(run)

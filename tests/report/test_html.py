@@ -18,7 +18,7 @@ from graphdrop import GCN, metrics
 from graphdrop.graph import Graph
 from graphdrop.report import html
 from graphdrop.report.collect import MEANS, _course, _smoothing
-from graphdrop.report.html import embedded, packed, page, run_names, write_report
+from graphdrop.report.html import embedded, page, run_names
 from graphdrop.report.runs import gather
 from graphdrop.train import load
 
@@ -107,20 +107,6 @@ def test_a_large_graph_is_shown_by_some_of_its_nodes(runs, monkeypatch):
         assert (unpacked(run["entropy"]) == one.prediction.entropy.numpy()[nodes]).all()
 
 
-def test_the_course_of_training_is_that_of_the_metrics(runs):
-    for one in runs[0]:
-        lines = [json.loads(t) for t in (one.folder / "metrics.jsonl").read_text().splitlines()]
-        course = one.training
-        assert course["epoch"] == [line["epoch"] for line in lines]
-        assert course["nll"] == pytest.approx([line["nll"] for line in lines])
-        evaluated = [line for line in lines if "validation" in line]
-        assert course["evaluated"] == [2, 4, 6]
-        assert course["accuracy"] == [line["validation"]["accuracy"] for line in evaluated]
-        assert [list(step) for step in zip(*course["drop_rates"], strict=True)] == [
-            line["drop_rates"] for line in evaluated
-        ]
-
-
 def test_a_long_course_is_averaged_and_a_torn_line_left_out(tmp_path):
     line = '{{"epoch": {0}, "loss": {0}, "nll": {0}, "kl": 0, "l2": 0}}\n'
     text = "".join(line.format(epoch) for epoch in range(1, 10 * MEANS + 1))
@@ -173,8 +159,8 @@ def test_runs_on_other_data_are_refused(runs):
         page([], data)
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "<!--<script>", "\u2028\u2029", "]]>", "é"])
-def test_embedded_json_cannot_end_its_element(text):
+def test_embedded_json_cannot_end_its_element():
+    text = f"{HOSTILE}<!--<script>\u2028\u2029]]>é"
     inside = embedded({text: [text]})
     assert not set("<>&\u2028\u2029") & set(inside)
     assert json.loads(inside) == {text: [text]}
@@ -230,12 +216,6 @@ def test_nothing_is_loaded_from_elsewhere(runs):
     assert "default-src 'none'" in text
 
 
-def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
-    for name in ("one.html", "other.html"):
-        write_report(tmp_path / name, *runs)
-    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()
-
-
 def test_folders_of_the_same_name_are_told_apart():
     assert run_names([Path("x/a"), Path("x/b")]) == ["a", "b"]
     assert run_names([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
@@ -246,12 +226,6 @@ def test_settings_in_which_runs_differ_are_listed(runs):
     assert listed["model.method"] == ["GCN-BBGDC", "GCN"]
     assert listed["seed"] == ["0", "1"]
     assert "model.hidden" not in listed
-
-
-@pytest.mark.parametrize("kind", ["uint8", "int16", "uint32", "float32"])
-def test_a_packed_array_comes_back(kind):
-    values = np.arange(5)
-    assert (unpacked(packed(values, kind)) == values).all()
 
 
 def test_a_directed_chain_has_no_total_variation_and_a_report_all_the_same():

@@ -1,11 +1,8 @@
 """Nodes are placed by forces, the same way every time, and neighbours come to lie together."""
 
-import time
-
 import numpy as np
 import pytest
 
-from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.report.layout import _repulsion, layout
 
 
@@ -18,8 +15,6 @@ def two_cliques(size: int) -> np.ndarray:
 def test_the_same_graph_is_drawn_the_same_way():
     edges = two_cliques(12)
     assert np.array_equal(layout(edges, 24), layout(edges, 24))
-    both_ways = np.concatenate([edges, edges[::-1]], axis=1)
-    assert np.allclose(layout(edges, 24), layout(both_ways, 24), atol=1e-4)
 
 
 def test_what_is_connected_lies_together():
@@ -39,12 +34,6 @@ def test_a_graph_without_edges_fits_the_square(nodes):
     assert len(np.unique(place, axis=0)) == nodes
 
 
-def test_self_loops_and_repeated_edges_change_nothing():
-    edges = two_cliques(6)
-    more = np.concatenate([edges, edges, [[3], [3]]], axis=1)
-    assert np.array_equal(layout(edges, 12), layout(more, 12))
-
-
 def test_the_push_is_the_sum_over_all_other_nodes():
     # On a sparse lattice, where no two nodes are so near that the grid blurs them.
     rng = np.random.default_rng(0)
@@ -56,11 +45,3 @@ def test_the_push_is_the_sum_over_all_other_nodes():
     direct = (mass[None, :, None] * away / square[..., None]).sum(1)
     error = np.abs(_repulsion(place, mass, 128) - direct)
     assert error.max() < 0.02 * np.abs(direct).max()
-
-
-def test_twenty_thousand_nodes_take_seconds():
-    data = synthetic_graph(20_000, 3, num_features=10, words_per_node=2.0, seed=0).data
-    before = time.process_time()
-    place = layout(data.edge_index.numpy(), 20_000)
-    assert time.process_time() - before < 20.0
-    assert np.abs(place).max() == pytest.approx(1.0)

@@ -60,8 +60,3 @@ def test_a_run_that_predicts_no_classes_is_refused(data, tmp_path):
     run = fit(data, tmp_path / "run", task=task)
     with pytest.raises(ValueError, match="predicts links, not classes"):
         report([run], tmp_path / "report.html", data=data)
-
-
-def test_one_folder_is_no_list(tmp_path):
-    with pytest.raises(TypeError, match="give a list of folders"):
-        report(str(tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,14 +24,6 @@ FOR_A_REASON = 8
 """So many nodes to look at first are listed for each reason."""
 MOST_CLASSES = 20
 """Of more classes the page lists the most frequent mistakes, in place of a confusion matrix."""
-
-SCORES = {
-    "entropy": "entropy",
-    "epistemic": "mutual information",
-    "least_confidence": "probability of another class",
-    "aleatoric": "expected entropy",
-}
-"""Uncertainties by which a run may refuse, in words."""
 
 
 class Refusal(NamedTuple):
@@ -56,15 +48,6 @@ class SetFigures(NamedTuple):
     """The number of nodes by the number of classes in their set, from 1 to all."""
 
 
-class ClassFigures(NamedTuple):
-    """The test nodes of one class."""
-
-    nodes: int
-    right: int
-    held: int | None
-    """How many sets hold the class; `None` for a run without sets."""
-
-
 class RareView(NamedTuple):
     """A rare class: how well it is found among the test nodes, and which nodes to look at first."""
 
@@ -77,42 +60,7 @@ class RareView(NamedTuple):
     """How many test nodes of the class are trusted as nodes of another one."""
 
 
-class RankingView(NamedTuple):
-    """How well the probability of a class ranks the test nodes; `POINTS` points at most a curve."""
-
-    label: int
-    nodes: int
-    """The number of test nodes of the class."""
-    average_precision: float
-    auroc: float
-    recall: list[float]
-    precision: list[float]
-    """The precision at every recall."""
-    false_positives: list[float]
-    true_positives: list[float]
-    """The share of the class that is found, at every share of the other nodes."""
-
-
-class Mistake(NamedTuple):
-    """Test nodes of one class that are predicted as another."""
-
-    label: int
-    predicted: int
-    nodes: int
-
-
-class LookFirst(NamedTuple):
-    """A node that is worth a look, and why."""
-
-    node: str
-    """Its id."""
-    predicted: int
-    probability: float
-    """Of the predicted class."""
-    why: str
-
-
-def look_first(run: RunEvidence, data: Data) -> list[LookFirst]:
+def look_first(run: RunEvidence, data: Data) -> list[dict[str, Any]]:
     """Nodes worth a look: trusted answers that are wrong, likely rare ones, and uncertain ones.
 
     Nodes that are likely of a rare class are chosen among those without a label; uncertain ones too
@@ -164,13 +112,21 @@ def look_first(run: RunEvidence, data: Data) -> list[LookFirst]:
         for node, why in filter(None, in_turn):
             found.setdefault(node, why)
     return [
-        LookFirst(names.node(node), int(run.decided[node]), float(own[node]), why)
+        {
+            "node": names.node(node),
+            "predicted": int(run.decided[node]),
+            "probability": float(own[node]),
+            "why": why,
+        }
         for node, why in found.items()
     ]
 
 
-def ranking_views(run: RunEvidence, data: Data) -> list[RankingView]:
-    """Curves of the rare classes, and of the less frequent one of two classes."""
+def ranking_views(run: RunEvidence, data: Data) -> list[dict[str, Any]]:
+    """How well the probability of a class ranks the test nodes, in curves of `POINTS` points.
+
+    These are the rare classes, or the less frequent one of two classes.
+    """
     labels, probabilities = data.y[data.test_mask], run.prediction.probabilities[data.test_mask]
     shown = list(run.prediction.rare_classes)
     if not shown and probabilities.shape[1] == 2:
@@ -184,21 +140,23 @@ def ranking_views(run: RunEvidence, data: Data) -> list[RankingView]:
         precision, recall, _ = binary_precision_recall_curve(scores, positive.long())
         false_positives, true_positives, _ = binary_roc(scores, positive.long())
         # From the highest threshold on, without the point that stands for no node at all.
-        curve = (recall[:-1].flip(0), precision[:-1].flip(0))
+        recall, precision = recall[:-1].flip(0), precision[:-1].flip(0)
         found.append(
-            RankingView(
-                label,
-                int(positive.sum()),
-                float(average_precision(scores, positive)),
-                float(ood_auroc(scores, positive)),
-                *(_thinned(part) for part in curve),
-                *(_thinned(part) for part in (false_positives, true_positives)),
-            )
+            {
+                "label": label,
+                "nodes": int(positive.sum()),
+                "average_precision": float(average_precision(scores, positive)),
+                "auroc": float(ood_auroc(scores, positive)),
+                "recall": _thin(recall),
+                "precision": _thin(precision),
+                "false_positives": _thin(false_positives),
+                "true_positives": _thin(true_positives),
+            }
         )
     return found
 
 
-def _thinned(values: Tensor) -> list[float]:
+def _thin(values: Tensor) -> list[float]:
     """At most `POINTS` of the values, half of them close to the first, where curves bend."""
     last, half = len(values) - 1, POINTS // 2
     if last < POINTS:
@@ -221,12 +179,13 @@ def confusion(run: RunEvidence, data: Data) -> list[list[int]] | None:
     return found
 
 
-def mistakes(run: RunEvidence, data: Data) -> list[Mistake]:
+def mistakes(run: RunEvidence, data: Data) -> list[dict[str, int]]:
     """The most frequent mistakes on the test nodes, at most `MOST_CLASSES` of them."""
     pairs = _pairs_of_classes(run, data)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     most = pairs[pairs[:, 2].argsort(descending=True, stable=True)][:MOST_CLASSES]
-    return [Mistake(*pair) for pair in most.tolist()]
+    keys = ("label", "predicted", "nodes")
+    return [dict(zip(keys, pair, strict=True)) for pair in most.tolist()]
 
 
 def _pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
@@ -287,8 +246,8 @@ def set_figures(run: RunEvidence, data: Data) -> SetFigures | None:
     )
 
 
-def class_figures(run: RunEvidence, data: Data) -> list[ClassFigures]:
-    """The test nodes, class by class."""
+def class_figures(run: RunEvidence, data: Data) -> list[dict[str, int | None]]:
+    """The test nodes of each class: how many there are, are right, and are held by their set."""
     test = data.test_mask
     labels, right = data.y[test], (run.decided == data.y)[test]
     held = None if run.sets is None else _held(run, data)[test]
@@ -296,7 +255,7 @@ def class_figures(run: RunEvidence, data: Data) -> list[ClassFigures]:
     for label in range(run.prediction.probabilities.shape[1]):
         own = labels == label
         covered = None if held is None else int(held[own].sum())
-        found.append(ClassFigures(int(own.sum()), int(right[own].sum()), covered))
+        found.append({"nodes": int(own.sum()), "right": int(right[own].sum()), "held": covered})
     return found
 
 

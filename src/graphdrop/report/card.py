@@ -27,6 +27,16 @@ from graphdrop.train.records import (
 
 MOST = 30
 """Names of columns or classes in a list, at most."""
+FRONT = """\
+---
+library_name: graphdrop
+tags:
+- graph-machine-learning
+- pytorch_geometric
+- uncertainty
+- calibration
+---"""
+"""What model hubs read."""
 
 
 def model_card(run: str | Path) -> str:
@@ -40,8 +50,16 @@ def model_card(run: str | Path) -> str:
         Path("README.md").write_text(model_card("runs/papers"))
     """
     folder = Path(run)
+    config = stored_config(folder)
+    if not (folder / RESULT).is_file():
+        raise ValueError(f"{folder} has no {RESULT}: a model card takes a finished run")
+    result_note(folder / RESULT)
+    tensors, header = read_tensors(folder / BEST)
+    about = header_note(ModelNote, header, folder / BEST)
     try:
-        return _card(folder)
+        result: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
+        parameters = sum(tensor.numel() for tensor in tensors.values())
+        return "\n\n".join(_write_parts(config, result, about, parameters)) + "\n"
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, ValueError) and "could not convert" not in str(error):
             raise
@@ -51,81 +69,72 @@ def model_card(run: str | Path) -> str:
         ) from error
 
 
-def _card(folder: Path) -> str:
-    config = stored_config(folder)
-    if not (folder / RESULT).is_file():
-        raise ValueError(f"{folder} has no {RESULT}: a model card takes a finished run")
-    result_note(folder / RESULT)
-    result: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
-    tensors, header = read_tensors(folder / BEST)
-    about = header_note(ModelNote, header, folder / BEST)
-    parameters = sum(tensor.numel() for tensor in tensors.values())
+def _write_parts(
+    config: Config, result: Mapping[str, Any], about: ModelNote, parameters: int
+) -> list[str]:
+    """The parts of a card, from its front matter to its lines of code."""
     data, schema = result.get("data", {}), Schema.from_json(about.schema_)
-    name = str(data.get("name", config.data.dataset))
-    parts = [
-        _front(),
-        f"# {_plain(_named(config))} on {_plain(name)}",
-        f"A graph neural network that predicts {_predicts(about, schema)}, with its uncertainty. "
+    numbers, figures = about.task == "gaussian", [_figures(result)]
+    predicts = _plain(about.task)
+    if numbers:
+        predicts = "numbers" if schema is None else f"the number {_plain(schema.label)}"
+    if always := result.get("always_the_mean", {}):
+        error = float(always["rmse"])
+        figures.append(
+            f"Always answering the mean of the training nodes has a test RMSE of {error:.4f}."
+        )
+    warnings = [_plain(text) for text in result.get("warnings", [])]
+    rates = ["none" if rate is None else f"{rate:.3f}" for rate in result["drop_rates"]]
+    versions = [f"{name} {version}" for name, version in result.get("versions", {}).items()]
+    training = [
+        f"{config.model.layers} layers, hidden width {config.model.hidden}, {parameters:,} "
+        "parameters and buffers.",
+        f"{result['epochs']:,} epochs in {result['seconds']:,.0f} seconds; the state after epoch "
+        f"{result['selected_epoch']:,} was selected on the validation nodes.",
+        f"Drop rate by layer: {', '.join(rates)}. Seed {config.seed}, recipe {config.recipe}.",
+        f"Versions: {_listed(versions)}.",
+    ]
+    same = "with the same columns" if schema is not None else "with the same features"
+    use = [
+        "To predict nodes of the graph that it was trained on, and to say which answers to refuse.",
+        f"To predict another graph {same} of the same kind, after a check on labelled nodes there.",
+        "Not for decisions about people or safety without a review of errors by group, which this "
+        "card does not have.",
+    ]
+    answers = 'data, output="gaussian")' if numbers else "data)"
+    reads = "mean, answer.deviation, answer.intervals(0.9)"
+    if not numbers:
+        reads = "predicted, answer.probabilities, answer.reject(coverage=0.9)"
+    words = "graphdrop predict FOLDER -o answers.csv --nodes nodes.csv --edges edges.csv"
+    with_tables = (
+        f"With tables that have the same columns, from this folder:\n\n```bash\n{words}\n```"
+    )
+    return [
+        FRONT,
+        f"# {_plain(config.model.title)} on {_plain(data.get('name', config.data.dataset))}",
+        f"A graph neural network that predicts {predicts}, with its uncertainty. "
         f"Trained with graphdrop {_plain(about.versions.get('graphdrop', ''))}.",
         *_section("Data", _data(data, schema, about)),
-        *_section("Figures", [_figures(result), *_mean_error(result)], listed=False),
+        *_section("Figures", figures, listed=False),
         *_section("Rare classes", _rare(result.get("rare", []))),
         *_section("Calibration", _calibration(result.get("calibration", {}), about)),
-        *_section("Intended use", _use(schema)),
-        *_section("Limits", [*_limits(config, about), *map(_sentence, result.get("warnings", []))]),
-        *_section("Training", _training(config, result, parameters)),
+        *_section("Intended use", use),
+        *_section(
+            "Limits",
+            [*_limits(config, about), *(f"{text[:1].upper()}{text[1:]}." for text in warnings)],
+        ),
+        *_section("Training", training),
         "## How to use it",
-        *_with_tables(schema),
+        *([] if schema is None else [with_tables]),
         f"```python\nfrom graphdrop import load, predict\n\nmodel = load({json.dumps(BEST)})\n"
-        f"{_answer(about)}\n```",
+        f"answer = predict(model, {answers}  # a PyG Data with the same features\n"
+        f"answer.{reads}\n```",
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _predicts(about: ModelNote, schema: Schema | None) -> str:
-    if about.task != "gaussian":
-        return _plain(about.task)
-    return f"the number {_plain(schema.label)}" if schema is not None else "numbers"
-
-
-def _answer(about: ModelNote) -> str:
-    """The lines of code that predict."""
-    if about.task != "gaussian":
-        return (
-            "answer = predict(model, data)  # a PyG Data with the same features\n"
-            "answer.predicted, answer.probabilities, answer.reject(coverage=0.9)"
-        )
-    return (
-        'answer = predict(model, data, output="gaussian")  # a PyG Data with the same features\n'
-        "answer.mean, answer.deviation, answer.intervals(0.9)"
-    )
-
-
-def _mean_error(result: Mapping[str, Any]) -> list[str]:
-    """What RMSE needs no network, where the targets are numbers."""
-    always = result.get("always_the_mean", {})
-    if not always:
-        return []
-    error = float(always["rmse"])
-    return [f"Always answering the mean of the training nodes has a test RMSE of {error:.4f}."]
-
-
-def _front() -> str:
-    """What model hubs read."""
-    lines = ["library_name: graphdrop", "tags:", "- graph-machine-learning"]
-    lines += [f"- {tag}" for tag in ("pytorch_geometric", "uncertainty", "calibration")]
-    return "\n".join(["---", *lines, "---"])
 
 
 def _section(title: str, lines: Iterable[str], *, listed: bool = True) -> list[str]:
     text = "\n".join(f"- {line}" for line in lines) if listed else "\n\n".join(lines)
     return [f"## {title}", text] if text else []
-
-
-def _named(config: Config) -> str:
-    method, architecture = config.model.method.value, config.model.architecture
-    short = method.removeprefix("GCN-")
-    return method if architecture == "gcn" else f"{architecture.upper()}-{short}"
 
 
 def _data(data: Mapping[str, Any], schema: Schema | None, about: ModelNote) -> list[str]:
@@ -225,16 +234,6 @@ def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:
     return lines
 
 
-def _use(schema: Schema | None) -> list[str]:
-    same = "with the same columns" if schema is not None else "with the same features"
-    return [
-        "To predict nodes of the graph that it was trained on, and to say which answers to refuse.",
-        f"To predict another graph {same} of the same kind, after a check on labelled nodes there.",
-        "Not for decisions about people or safety without a review of errors by group, which this "
-        "card does not have.",
-    ]
-
-
 def _limits(config: Config, about: ModelNote) -> list[str]:
     lines = [
         "The figures are of one training on one split; another seed gives others.",
@@ -256,33 +255,9 @@ def _limits(config: Config, about: ModelNote) -> list[str]:
     return lines
 
 
-def _with_tables(schema: Schema | None) -> list[str]:
-    if schema is None:
-        return []
-    words = "graphdrop predict FOLDER -o answers.csv --nodes nodes.csv --edges edges.csv"
-    return [f"With tables that have the same columns, from this folder:\n\n```bash\n{words}\n```"]
-
-
-def _training(config: Config, result: Mapping[str, Any], parameters: int) -> list[str]:
-    rates = ["none" if rate is None else f"{rate:.3f}" for rate in result["drop_rates"]]
-    return [
-        f"{config.model.layers} layers, hidden width {config.model.hidden}, {parameters:,} "
-        "parameters and buffers.",
-        f"{result['epochs']:,} epochs in {result['seconds']:,.0f} seconds; the state after epoch "
-        f"{result['selected_epoch']:,} was selected on the validation nodes.",
-        f"Drop rate by layer: {', '.join(rates)}. Seed {config.seed}, recipe {config.recipe}.",
-        "Versions: " + _listed([f"{n} {v}" for n, v in result.get("versions", {}).items()]) + ".",
-    ]
-
-
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(_plain(name) for name in names[:MOST])
     return shown + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
-
-
-def _sentence(text: str) -> str:
-    text = _plain(text)
-    return text[:1].upper() + text[1:] + "."
 
 
 def _plain(text: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -42,12 +42,50 @@ MEANS = 100
 """The approximate number of means to which the terms of the loss are averaged."""
 
 
-@dataclass(frozen=True, eq=False)
-class RunEvidence:
-    """The content of a report for one run."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """The content of a report for one run, whatever it predicts."""
 
     folder: Path
     config: Config
+    scores: Scores
+    """The scores on the test nodes."""
+    baselines: dict[str, dict[str, Any]]
+    """The scores of simple models on the same split, by their name, as the training left them."""
+    drop_rates: Numbers
+    selected_epoch: int
+    data_sha256: str
+    graph_sha256: str
+    """Of ids, edges, labels and split, without the features: runs that share it are compared."""
+    num_features: int
+    versions: dict[str, str]
+    seconds: float | None
+    """Duration of the training; `None` while it is not finished."""
+
+
+def describe_run(
+    folder: Path, config: Config, model: nn.Module, data: Data, header: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of `Evidence` of a run but its scores."""
+    about, result = header_note(ModelNote, header, folder), result_note(folder / RESULT)
+    return {
+        "folder": folder,
+        "config": config,
+        "baselines": result.baselines,
+        "drop_rates": list(sampled(model).drop_rates().values()),
+        "selected_epoch": about.epoch,
+        "data_sha256": about.data.sha256,
+        "graph_sha256": graph_fingerprint(data),
+        "num_features": int(data.x.shape[1]),
+        "versions": about.versions,
+        "seconds": result.seconds,
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunEvidence(Evidence):
+    """The content of a report for one run that predicts classes."""
+
     prediction: Predictive
     """The prediction for all nodes."""
     decided: Tensor
@@ -56,17 +94,12 @@ class RunEvidence:
     """The 90 % set of every node; `None` for a run that carries no calibration nodes."""
     trust: Trust
     """The rule by which the run refuses: it keeps 90 % of the validation nodes."""
-    scores: Scores
-    """The scores on the test nodes."""
     uncalibrated: Scores | None
     """The same without the calibrator; `None` for a run that has none."""
     floor: float | None
     """The calibration error that chance alone gives on these test nodes, if it was simulated."""
     floor_high: float | None
     """What chance alone exceeds once in twenty times."""
-    baselines: dict[str, dict[str, Any]]
-    """The scores of simple models on the same split, by their name, as the training left them."""
-    drop_rates: Numbers
     edges: RankedEdges | None
     """The edges by their keep probability; `None` for a run without fitted rates per edge."""
     training: dict[str, Any]
@@ -78,20 +111,12 @@ class RunEvidence:
     risk: dict[str, Numbers]
     smoothing: dict[str, Numbers]
     """Over-smoothing metrics: one value per hidden layer."""
-    selected_epoch: int
-    data_sha256: str
-    graph_sha256: str
-    """Of ids, edges, labels and split, without the features: runs that share it are compared."""
-    num_features: int
-    versions: dict[str, str]
     data_files: dict[str, str]
     """The sha256 of every file that the data came from."""
-    seconds: float | None
-    """Duration of the training; `None` while it is not finished."""
 
 
 def collect(
-    folder: Path, config: Config, model: nn.Module, data: Data, header: dict[str, Any]
+    folder: Path, config: Config, model: nn.Module, data: Data, header: Mapping[str, Any]
 ) -> RunEvidence:
     """Predict with the selected network of a run, and compute scores and curves.
 
@@ -112,12 +137,17 @@ def collect(
         raw = _predicted(model, data, rows=test, calibrator=None)
         uncalibrated = registry.score(raw, labels, config)
         raw_reliability = _reliability(raw.probabilities, labels)
+    pavpu = {
+        axis.value: metrics.pavpu_curve(
+            probabilities, labels, THRESHOLDS, axis=axis.value, predictions=predictions
+        )
+        for axis in AXES
+    }
     curve = metrics.risk_coverage_curve(probabilities, labels, predictions=predictions)
     few = torch.linspace(0, len(curve.risk) - 1, min(POINTS, len(curve.risk))).long()
-    result, about = result_note(folder / RESULT), header_note(ModelNote, header, folder)
+    result = result_note(folder / RESULT)
     return RunEvidence(
-        folder=folder,
-        config=config,
+        **describe_run(folder, config, model, data, header),
         prediction=prediction,
         decided=decided,
         sets=None if prediction.origin.set_nodes is None else prediction.sets(COVERAGE),
@@ -126,22 +156,14 @@ def collect(
         uncalibrated=uncalibrated,
         floor=result.calibration.get("ece_floor"),
         floor_high=result.calibration.get("ece_floor_high"),
-        baselines=result.baselines,
-        drop_rates=list(sampled(model).drop_rates().values()),
         edges=None if prediction.origin.rank_edges is None else prediction.edges,
         training=_course(folder),
         reliability=_reliability(probabilities, labels),
         raw_reliability=raw_reliability,
-        pavpu={axis.value: _pavpu(probabilities, labels, predictions, axis.value) for axis in AXES},
+        pavpu={axis: _plain_fields(values) for axis, values in pavpu.items()},
         risk={name: plain(values[few]) for name, values in curve._asdict().items()},
         smoothing=_smoothing(model, data),
-        selected_epoch=about.epoch,
-        data_sha256=about.data.sha256,
-        graph_sha256=graph_fingerprint(data),
-        num_features=int(data.x.shape[1]),
-        versions=about.versions,
         data_files=result.data.files,
-        seconds=result.seconds,
     )
 
 
@@ -177,17 +199,12 @@ def plain(values: Tensor) -> Numbers:
 
 
 def _reliability(probabilities: Tensor, labels: Tensor) -> dict[str, Numbers]:
-    bins = metrics.reliability(probabilities, labels)
-    return {name: plain(values) for name, values in bins._asdict().items()}
+    return _plain_fields(metrics.reliability(probabilities, labels))
 
 
-def _pavpu(
-    probabilities: Tensor, labels: Tensor, predictions: Tensor, axis: str
-) -> dict[str, Numbers]:
-    curve = metrics.pavpu_curve(
-        probabilities, labels, THRESHOLDS, axis=axis, predictions=predictions
-    )
-    return {name: plain(values) for name, values in curve._asdict().items()}
+def _plain_fields(tensors: Any) -> dict[str, Numbers]:
+    """The fields of a named tuple of tensors as lists for JSON."""
+    return {name: plain(values) for name, values in tensors._asdict().items()}
 
 
 def _course(folder: Path) -> dict[str, Any]:
@@ -228,13 +245,8 @@ def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
             predict(model, data, 1)
         for output in outputs:
             for name, measure in SMOOTHING.items():
-                values[name].append(_measured(measure, output, data.edge_index))
+                try:
+                    values[name].append(measure(output, data.edge_index))
+                except ValueError:  # it is undefined, as for a directed chain
+                    values[name].append(torch.tensor(torch.nan))
     return {name: plain(torch.tensor(row)) for name, row in values.items()}
-
-
-def _measured(measure: Measure, output: Tensor, edge_index: Tensor) -> Tensor:
-    """The value of a metric, or NaN if it is undefined, as for a directed chain."""
-    try:
-        return measure(output, edge_index)
-    except ValueError:
-        return torch.tensor(torch.nan)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -12,11 +11,8 @@ from torch_geometric.data import Data
 from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.names import Names
 from graphdrop.metrics.registry import metrics_by_name
-from graphdrop.report.answered import SCORES, rare_views, refusal, set_figures
-from graphdrop.report.collect import COVERAGE, Numbers, RunEvidence
-
-if TYPE_CHECKING:
-    from graphdrop.report.numbers import NumbersEvidence
+from graphdrop.report.answered import rare_views, refusal, set_figures
+from graphdrop.report.collect import COVERAGE, Evidence, Numbers, RunEvidence
 
 CLEAR = 2.0
 """A difference of so many standard errors is not put down to chance."""
@@ -61,7 +57,7 @@ def conclusions(
     return {section: [text for text in texts if text] for section, texts in found.items()}
 
 
-def compare_features(pairs: Sequence[tuple[str, RunEvidence | NumbersEvidence]]) -> str:
+def compare_features(pairs: Sequence[tuple[str, Evidence]]) -> str:
     """Say that runs were given other features, where they were."""
     if len({run.data_sha256 for _, run in pairs}) == 1:
         return ""
@@ -219,7 +215,7 @@ def _refusal(name: str, run: RunEvidence, data: Data) -> str:
     count = rule.answered + rule.refused
     nodes = "validation nodes" if trust.chosen_on == "validation" else "nodes"
     says = (
-        f"{name} refuses where the {SCORES.get(trust.by, trust.by)} is above "
+        f"{name} refuses where the {trust.title} is above "
         f"{trust.threshold:.3g}, which keeps {100 * trust.coverage:.0f} % of the {nodes}"
     )
     for limit in trust.rare:

@@ -37,7 +37,7 @@ from graphdrop.report.answered import (
     refusal,
     set_figures,
 )
-from graphdrop.report.collect import RunEvidence
+from graphdrop.report.collect import Evidence, RunEvidence
 from graphdrop.report.conclusions import conclusions
 from graphdrop.report.layout import layout
 from graphdrop.report.numbers import NumbersEvidence, page_of_numbers
@@ -64,7 +64,7 @@ LARGEST = 65535
 
 def write_report(
     path: str | Path,
-    runs: Sequence[RunEvidence] | Sequence[NumbersEvidence],
+    runs: Sequence[Evidence],
     data: Data,
     *,
     command: str = "",
@@ -80,9 +80,7 @@ def write_report(
     replace_file(Path(path), page(runs, data, command=command).encode())
 
 
-def page(
-    runs: Sequence[RunEvidence] | Sequence[NumbersEvidence], data: Data, *, command: str = ""
-) -> str:
+def page(runs: Sequence[Evidence], data: Data, *, command: str = "") -> str:
     """The text of the report."""
     _check(runs)
     names = run_names([run.folder for run in runs])
@@ -118,7 +116,7 @@ def _page_of_classes(
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read["page.html"])
 
 
-def _check(runs: Sequence[RunEvidence] | Sequence[NumbersEvidence]) -> None:
+def _check(runs: Sequence[Evidence]) -> None:
     if not runs:
         raise ValueError("runs is empty: a report needs at least one run")
     first = runs[0]
@@ -133,7 +131,7 @@ def _check(runs: Sequence[RunEvidence] | Sequence[NumbersEvidence]) -> None:
         )
 
 
-def dataset_name(run: RunEvidence | NumbersEvidence) -> str:
+def dataset_name(run: Evidence) -> str:
     """The name of a run's dataset; of a file, without folder and ending."""
     return short_name(run.config.data.dataset)
 
@@ -332,11 +330,11 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "rare": [
             one._asdict() | {"figures": one.figures._asdict()} for one in rare_views(run, data)
         ],
-        "ranking": [one._asdict() for one in ranking_views(run, data)],
+        "ranking": ranking_views(run, data),
         "confusion": confusion(run, data),
-        "mistakes": [one._asdict() for one in mistakes(run, data)],
-        "first": [one._asdict() for one in look_first(run, data)],
-        "classes": [one._asdict() for one in class_figures(run, data)],
+        "mistakes": mistakes(run, data),
+        "first": look_first(run, data),
+        "classes": class_figures(run, data),
         "rule": {
             "by": run.trust.by,
             "threshold": run.trust.threshold,

@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import nn
 
-from graphdrop.config import Config
 from graphdrop.config.toml import to_toml
 from graphdrop.report.card import model_card
 from graphdrop.train.folder import CONFIG, RESULT, stored_config
@@ -34,7 +33,11 @@ def export(run: str | Path, folder: str | Path) -> Path:
         folder: where to; it is made if it is not there.
     """
     run, folder = Path(run), Path(folder)
-    card, config = model_card(run), _without_paths(stored_config(run))
+    card, config = model_card(run), stored_config(run)
+    # without the folders of this machine, which are nobody else's concern
+    names = {key: Path(getattr(config.data, key)).name for key in ("dataset", "edges")}
+    data = config.data.model_copy(update={**names, "root": ""})
+    config = config.model_copy(update={"data": data})
     plain = config.model_dump(mode="json")
     folder.mkdir(parents=True, exist_ok=True)
     tensors, header = read_tensors(run / BEST)
@@ -48,13 +51,6 @@ def export(run: str | Path, folder: str | Path) -> Path:
     ):
         (folder / name).write_text(text, "utf-8")
     return folder
-
-
-def _without_paths(config: Config) -> Config:
-    """The same settings without the folders of this machine, which are nobody else's concern."""
-    names = {key: Path(getattr(config.data, key)).name for key in ("dataset", "edges")}
-    data = config.data.model_copy(update={**names, "root": ""})
-    return config.model_copy(update={"data": data})
 
 
 def push_to_hub(run: str | Path, repo_id: str, **options: Any) -> str:

@@ -8,6 +8,9 @@ edges, whatever the number of pairs. The same graph gives the same drawing.
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, sparse
@@ -21,36 +24,30 @@ SMOOTHING_STEPS = 60
 
 
 def layout(edges: NDArray[np.integer], nodes: int) -> Positions:
-    """Positions `[nodes, 2]`, within the square from -1 to 1, for edges `[2, E]`."""
+    """Positions `[nodes, 2]` within the square from -1 to 1.
+
+    Args:
+        edges: every edge between two different nodes once, `[2, E]`.
+        nodes: their number.
+    """
     if nodes == 0:
         return np.zeros((0, 2), np.float32)
-    adjacency = _neighbours(edges, nodes)
+    once = sparse.coo_array((np.ones(edges.shape[1], np.float32), tuple(edges)), (nodes, nodes))
+    adjacency = (once + once.T).tocsr()
     degree = np.diff(adjacency.indptr).astype(np.float32)
     position = _first_guess(adjacency, degree)
     cells = 64 if nodes < 500 else 128 if nodes < 8000 else 256
-    mass = degree + 1.0
-    mass /= mass.sum()
+    mass = (degree + 1.0) / (degree + 1.0).sum()
     for step in range(STEPS):
         mean = (adjacency @ position + position) / (degree + 1.0)[:, None]
-        move = mean - position + REPULSION * _repulsion(position, mass, cells)
-        move -= GRAVITY * position
+        move = mean - (1.0 + GRAVITY) * position + REPULSION * _repulsion(position, mass, cells)
         # Less and less far, so that it settles.
         length = np.sqrt((move**2).sum(1, keepdims=True)) + 1e-9
         position += move * np.minimum(0.6, 0.2 * (1.0 - step / STEPS) ** 1.5 / length)
-    return _fitted(position)
-
-
-def _neighbours(edges: NDArray[np.integer], nodes: int) -> sparse.csr_array:
-    """The symmetric adjacency, without weights and self-loops."""
-    source, destination = edges
-    other = source != destination
-    both = np.concatenate([source[other], destination[other]])
-    ends = np.concatenate([destination[other], source[other]])
-    ones = np.ones(len(both), np.float32)
-    matrix = sparse.csr_array((ones, (both, ends)), shape=(nodes, nodes))
-    matrix.sum_duplicates()
-    matrix.data[:] = 1.0
-    return matrix
+    low, high = position.min(0), position.max(0)
+    half = float((high - low).max()) / 2
+    fitted: Positions = ((position - (low + high) / 2) / (half or 1.0)).astype(np.float32)
+    return fitted
 
 
 def _first_guess(adjacency: sparse.csr_array, degree: NDArray[np.float32]) -> Positions:
@@ -83,37 +80,21 @@ def _repulsion(position: Positions, mass: NDArray[np.float32], cells: int) -> Po
     flat = corner[:, 0] * cells + corner[:, 1]
     corners = []
     grid = np.zeros(cells * cells)
-    for dx in (0, 1):
-        for dy in (0, 1):
-            share = np.abs(1 - dx - part[:, 0]) * np.abs(1 - dy - part[:, 1])
-            index = flat + dx * cells + dy
-            corners.append((index, share))
-            grid += np.bincount(index, share * mass, cells * cells)
+    for dx, dy in product((0, 1), repeat=2):
+        share = np.abs(1 - dx - part[:, 0]) * np.abs(1 - dy - part[:, 1])
+        corners.append((flat + dx * cells + dy, share))
+        grid += np.bincount(corners[-1][0], share * mass, cells * cells)
     spectrum = fft.rfft2(grid.reshape(cells, cells).astype(np.float32), (2 * cells, 2 * cells))
     result = np.zeros_like(position)
-    for axis in (0, 1):
-        field = fft.irfft2(spectrum * _kernel(cells, axis), (2 * cells, 2 * cells))
-        flat_field = field[:cells, :cells].ravel()
-        result[:, axis] = sum(share * flat_field[index] for index, share in corners)
+    for axis, kernel in enumerate(_kernels(cells)):
+        field = fft.irfft2(spectrum * kernel, (2 * cells, 2 * cells))[:cells, :cells].ravel()
+        result[:, axis] = sum(share * field[index] for index, share in corners)
     return result / size
 
 
-_kernels: dict[tuple[int, int], NDArray[np.complex64]] = {}
-
-
-def _kernel(cells: int, axis: int) -> NDArray[np.complex64]:
-    """The transform of `r / (|r|^2 + 1)`, in cells."""
-    if (cells, axis) not in _kernels:
-        offset = fft.fftfreq(2 * cells, 1 / (2 * cells)).astype(np.float32)
-        x, y = np.meshgrid(offset, offset, indexing="ij")
-        kernel = (x, y)[axis] / (x**2 + y**2 + 1.0)
-        _kernels[cells, axis] = fft.rfft2(kernel)
-    return _kernels[cells, axis]
-
-
-def _fitted(position: Positions) -> Positions:
-    """Moved and scaled into the square from -1 to 1."""
-    low, high = position.min(0), position.max(0)
-    half = float((high - low).max()) / 2
-    fitted: Positions = ((position - (low + high) / 2) / (half or 1.0)).astype(np.float32)
-    return fitted
+@cache
+def _kernels(cells: int) -> list[NDArray[np.complex64]]:
+    """The transform of `r / (|r|^2 + 1)`, in cells, along both axes."""
+    offset = fft.fftfreq(2 * cells, 1 / (2 * cells)).astype(np.float32)
+    x, y = np.meshgrid(offset, offset, indexing="ij")
+    return [fft.rfft2(along / (x**2 + y**2 + 1.0)) for along in (x, y)]

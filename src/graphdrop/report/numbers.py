@@ -23,14 +23,12 @@ from graphdrop.data.sources import short_name
 from graphdrop.inference import GaussianPredictive, predict
 from graphdrop.metrics import registry
 from graphdrop.metrics.numbers import as_columns, mean_error
-from graphdrop.metrics.registry import METRICS, Scores
-from graphdrop.nn.sampled import sampled
+from graphdrop.metrics.registry import METRICS
+from graphdrop.report.collect import Evidence, describe_run
 from graphdrop.report.conclusions import compare_features
 from graphdrop.train.baselines import DESCRIPTIONS
 from graphdrop.train.folder import METRICS as JOURNAL
-from graphdrop.train.folder import RESULT
-from graphdrop.train.records import ModelNote, header_note, metrics_lines, result_note
-from graphdrop.train.run_dataset import graph_fingerprint
+from graphdrop.train.records import metrics_lines
 
 CLEAR = 0.01
 """Simple models whose RMSE differ by a smaller share are called alike."""
@@ -41,30 +39,16 @@ FIRST = 15
 """The number of rows of the tables of nodes to look at."""
 
 
-@dataclass(frozen=True, eq=False)
-class NumbersEvidence:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NumbersEvidence(Evidence):
     """The content of a report for one run that predicts numbers."""
 
-    folder: Path
-    config: Config
     prediction: GaussianPredictive
     """The prediction for all nodes, in the unit of the data."""
-    scores: Scores
-    """The scores on the test nodes."""
     mean_error: float
     """The test RMSE of always answering the mean of the training nodes."""
-    drop_rates: list[float | None]
     course: list[tuple[float, float]]
     """The validation RMSE by epoch."""
-    selected_epoch: int
-    data_sha256: str
-    graph_sha256: str
-    """Of ids, edges, labels and split, without the features: runs that share it are compared."""
-    num_features: int
-    versions: dict[str, str]
-    seconds: float | None
-    baselines: dict[str, dict[str, Any]]
-    """The scores of simple models on the same split, by their name and the part of the split."""
 
 
 def collect_numbers(
@@ -86,23 +70,12 @@ def collect_numbers(
     )
     lines = [line for line in metrics_lines(folder / JOURNAL) if "validation" in line]
     train = as_columns(data.y[data.train_mask]).double().mean(0).tolist()
-    result = result_note(folder / RESULT)
-    about = header_note(ModelNote, header, folder)
     return NumbersEvidence(
-        folder=folder,
-        config=config,
+        **describe_run(folder, config, model, data, header),
         prediction=prediction,
         scores=registry.score(part, data.y[test], config, "gaussian"),
         mean_error=mean_error(data.y[test], train),
-        drop_rates=list(sampled(model).drop_rates().values()),
         course=[(float(line["epoch"]), -line["validation"]["accuracy"]) for line in lines],
-        selected_epoch=about.epoch,
-        data_sha256=about.data.sha256,
-        graph_sha256=graph_fingerprint(data),
-        num_features=int(data.x.shape[1]),
-        versions=about.versions,
-        seconds=result.seconds,
-        baselines=result.baselines,
     )
 
 

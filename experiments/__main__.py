@@ -26,16 +26,16 @@ from experiments.measures import AXES
 from experiments.recipe import graph_name, only
 from experiments.search import read_search
 from experiments.store import Store
-from graphdrop.cli.executors import (
+from graphdrop.cli.many_runs import (
     CpusPerRun,
     ExecutorName,
     GpusPerRun,
     Jobs,
     RayAddress,
     executor_for,
+    stopping_runs,
 )
 from graphdrop.cli.runs import Device
-from graphdrop.cli.signals import stopping_runs
 from graphdrop.config import Method
 from graphdrop.data.sources import SOURCES, find_source
 from graphdrop.io.files import expand_path, replace_file

@@ -75,10 +75,10 @@ def test_a_demo_again_says_the_same_beside_what_is_there(run, tmp_path):
 
 def test_a_folder_is_used_if_it_is_empty_and_left_alone_if_not(tmp_path):
     out = tmp_path / "mine"
-    assert demo._fresh(out) == out
-    assert demo._fresh(out) == out
+    assert demo.choose_folder(out) == out
+    assert demo.choose_folder(out) == out
     (out / "file").touch()
-    assert demo._fresh(out) == tmp_path / "mine-2"
+    assert demo.choose_folder(out) == tmp_path / "mine-2"
     (tmp_path / "mine-2" / "file").touch()
     (tmp_path / "mine-3").touch()
-    assert demo._fresh(out) == tmp_path / "mine-4"
+    assert demo.choose_folder(out) == tmp_path / "mine-4"

@@ -59,20 +59,6 @@ def test_runs_on_other_columns_of_the_same_tables_are_compared(run, tmp_path):
     assert "but not the same features" in output.read_text()
 
 
-def test_what_is_no_run_is_named(run, runs, tmp_path):
-    for folder in (tmp_path, tmp_path / "absent"):
-        code, _, error = run("report", runs[0], folder, "-o", tmp_path / "report.html")
-        assert code == 2
-        assert f"{folder} has no config.toml: give the folder of a run" in error
-
-
-def test_a_run_without_a_network_yet_is_named(run, runs, tmp_path):
-    (tmp_path / "config.toml").write_bytes((runs[0] / "config.toml").read_bytes())
-    code, _, error = run("report", tmp_path, "-o", tmp_path / "report.html")
-    assert code == 2
-    assert "best.safetensors is not there" in error
-
-
 @pytest.mark.parametrize(
     ("choose", "message"),
     [

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,8 @@ from graphdrop.cli.sheet import shown
 from graphdrop.config import toml
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference import predict
-from graphdrop.nn.sampled import sampled
-from graphdrop.train import Trainer, load
+from graphdrop.train import load
 from graphdrop.train.opening import open_run
-from graphdrop.train.progress import Silent
 
 SMALL = ["--epochs", "4", "--set", "model.hidden=8", "--set", "train.evaluate_every=2"]
 SMALL += ["--set", "predict.samples=3", "--set", "train.samples=2", "--recipe", "paper"]
@@ -82,23 +79,6 @@ def test_training_prints_its_figures_and_writes_its_folder(run, graph, tmp_path)
     assert result["config"]["seed"] == result["seed"] == 1
     assert result["data"]["files"].keys() == {"mine.npz"}
     assert f"Everything is in {out}." in printed
-
-
-def test_a_folders_own_config_repeats_the_run(run, trained, tmp_path):
-    again = tmp_path / "again"
-    code, _, _ = run("train", "--config", trained / "config.toml", "--out", again)
-    assert code == 0
-    assert (again / "config.toml").read_text() == (trained / "config.toml").read_text()
-    assert (again / "best.safetensors").read_bytes() == (trained / "best.safetensors").read_bytes()
-
-    def without_seconds(values: dict) -> dict:
-        return {name: value for name, value in values.items() if name != "seconds"}
-
-    one, other = (
-        json.loads((folder / "result.json").read_text(), object_hook=without_seconds)
-        for folder in (trained, again)
-    )
-    assert other == one
 
 
 def test_evaluating_a_run_gives_the_figures_that_training_gave(run, trained):
@@ -184,31 +164,6 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
         members[node, [int(label) for label in row["set_90"].split("|")]] = True
     sets = direct.sets(0.9).members
     assert torch.equal(members, sets)
-
-
-def test_features_divided_by_rows_are_so_whoever_predicts(run, graph, tmp_path):
-    chosen = config.settle(
-        {
-            "data": {"dataset": str(graph), "features": "row"},
-            "model": {"hidden": 8},
-            "train": {"epochs": 4, "evaluate_every": 2},
-            "predict": {"samples": 3},
-        }
-    )
-    trainer = Trainer(chosen, run_folder=tmp_path / "a", progress=Silent())
-    trainer.fit()
-    wanted = trainer.predict(torch.arange(80)).probabilities
-    data = load_dataset(graph).data
-    assert torch.equal(predict(load(tmp_path / "a"), data).probabilities, wanted)
-    assert run("predict", tmp_path / "a")[0] == 0  # it writes beside the run
-    with (tmp_path / "a-answers.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    written = [[float(row[f"probability_{number}"]) for number in range(3)] for row in rows]
-    torch.testing.assert_close(torch.tensor(written), wanted, rtol=1e-7, atol=1e-9)
-    stored = load(tmp_path / "a")
-    engine = sampled(stored)
-    engine.defaults = replace(engine.defaults, features="stored")
-    assert not torch.allclose(predict(stored, data).probabilities, wanted)  # it matters
 
 
 def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path, monkeypatch):
@@ -307,11 +262,8 @@ def test_data_that_has_changed_since_is_refused(run, tmp_path):
             ["--method", "GAT-BBGDC", "--architecture", "sage"],
             'model.method is "GAT-BBGDC" and model.architecture "sage": they name two',
         ),
-        (["--set", "model.norms=row"], "model.norms is not a setting: give model.norm"),
-        (["--set", "epochs"], "--set is 'epochs': give section.name=value"),
         (["--config", "absent.toml"], "absent.toml cannot be read"),
         (["--dataset", "croa"], "Did you mean 'cora'?"),
-        (["--layers", "0"], "model.layers is 0; it takes a whole number of at least 1"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(run, tmp_path, words, message):
@@ -320,12 +272,6 @@ def test_what_is_wrong_is_said_in_one_line(run, tmp_path, words, message):
     assert message in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_for_the_run_is_needed(run):
-    code, _, error = run("train")
-    assert code == 2
-    assert "--out is missing" in error
 
 
 @pytest.mark.parametrize("words", [["evaluate"], ["predict", "-o", "p.csv"]])

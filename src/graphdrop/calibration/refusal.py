@@ -19,6 +19,15 @@ FROM_PROBABILITIES = ("least_confidence", "entropy")
 """Uncertainties that follow from the mean probabilities, which a model carries."""
 
 
+SCORE_TITLES = {
+    "epistemic": "mutual information",
+    "aleatoric": "expected entropy",
+    "least_confidence": "probability of another class",
+    "deviation": "standard deviation",
+}
+"""Uncertainties in the words of the report and of the command, where these differ."""
+
+
 class RareLimit(NamedTuple):
     """From which probability of a rare class an answer of another class is not trusted."""
 
@@ -48,6 +57,11 @@ class Trust(NamedTuple):
     selected the network, unless some were set aside, so that it is a little too high."""
     rare: tuple[RareLimit, ...] = ()
     """The limits of the rare classes; empty where no class is rare."""
+
+    @property
+    def title(self) -> str:
+        """The uncertainty that decides, in words."""
+        return SCORE_TITLES.get(self.by, self.by)
 
 
 def find_trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 0.0) -> Trust:

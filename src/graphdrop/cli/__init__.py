@@ -12,17 +12,7 @@ from typing import Annotated
 import typer
 
 import graphdrop
-from graphdrop.cli import (
-    card,
-    data,
-    demo,
-    edge_table,
-    output,
-    predict,
-    report,
-    runs,
-    train,
-)
+from graphdrop.cli import data, demo, output, predict, report, runs, train
 from graphdrop.io.memory import VARIABLE
 from graphdrop.io.visible import say
 
@@ -37,13 +27,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-demo.add_to(app)
-train.add_to(app)
-runs.add_to(app)
-predict.add_to(app)
-edge_table.add_to(app)
-report.add_to(app)
-card.add_to(app)
+app.command()(demo.demo)
+app.command(epilog=train.SETTINGS, cls=train.TrainCommand)(train.train)
+for command in (runs.evaluate, predict.predict, report.edges, report.report, report.card):
+    app.command()(command)
 app.add_typer(data.app, name="data")
 
 
@@ -132,38 +119,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        expected = _is_expected(error)
-        said = _in_one_line(error) if expected else _as_defect(error)
-        say(f"graphdrop: error: {said}", file=sys.stderr)
+        code, line = _describe_error(error)
+        say(f"graphdrop: error: {line}", file=sys.stderr)
         if as_json:
-            say(output.document(2 if expected else 1, said))
-        sys.exit(2 if expected else 1)
+            say(output.document(code, line))
+        sys.exit(code)
 
 
-def _is_expected(error: Exception) -> bool:
-    """Whether an error is about what was given; torch has no class for memory it cannot get."""
-    return isinstance(error, (ValueError, OSError, FloatingPointError)) or _is_memory(error)
-
-
-def _as_defect(error: Exception) -> str:
-    """A defect of the program in one line: what, where, and how to see more."""
-    places = traceback.extract_tb(error.__traceback__)
-    where = f"{Path(places[-1].filename).name}, line {places[-1].lineno}" if places else "unknown"
-    return (
-        f"a defect of graphdrop ({type(error).__name__}: {' '.join(str(error).split())[:300]}; "
-        f"{where}). Run the command again with {_DEBUG} to see more, and report it, please"
-    )
-
-
-def _is_memory(error: Exception) -> bool:
-    words = ("allocate memory", "not enough memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
-
-
-def _in_one_line(error: Exception) -> str:
+def _describe_error(error: Exception) -> tuple[int, str]:
+    """The exit code of an error, 2 if it is about what was given and 1 for a defect; one line."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fspath(error.filename)}: {error.strerror}"
-    if isinstance(error, (MemoryError, RuntimeError)):
-        return f"memory ran out ({text or 'no size given'}): take a smaller network or graph"
-    return text
+        return 2, f"{os.fspath(error.filename)}: {error.strerror}"
+    # torch has no class for memory that it cannot get
+    words = ("allocate memory", "not enough memory", "Storage size calculation overflowed")
+    if isinstance(error, MemoryError) or any(word in text for word in words):
+        return 2, f"memory ran out ({text or 'no size given'}): take a smaller network or graph"
+    if isinstance(error, (ValueError, OSError, FloatingPointError)):
+        return 2, text
+    places = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(places[-1].filename).name}, line {places[-1].lineno}" if places else "unknown"
+    return 1, (
+        f"a defect of graphdrop ({type(error).__name__}: {text[:300]}; {where}). Run the command "
+        f"again with {_DEBUG} to see more, and report it, please"
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +13,11 @@ from rich.table import Table
 
 from graphdrop import config as settings
 from graphdrop.cli import output
-from graphdrop.cli.report import written
+from graphdrop.cli.report import write_page
 from graphdrop.data.sources import SOURCES, UnavailableError
 from graphdrop.io.visible import Console, say
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
     from graphdrop.data import Dataset
     from graphdrop.report.collect import RunEvidence
 
@@ -42,23 +38,42 @@ def demo(
     A GCN with DropOut, and one whose connections are dropped at rates that it learns: on Cora, or
     where Cora cannot be had on Citeseer or on a synthetic graph. Takes about a minute or two.
     """
-    from graphdrop.report.runs import gather  # noqa: PLC0415 - --help needs no torch
+    import torch  # noqa: PLC0415 - --help needs no torch
 
-    dataset = _available()
-    folder = _fresh(out)
-    data = dataset.data
+    from graphdrop.report.runs import gather  # noqa: PLC0415
+    from graphdrop.train import Trainer  # noqa: PLC0415
+
+    dataset = _load_first()
+    folder, data, title = choose_folder(out), dataset.data, _title(dataset.name)
     edges = data.edge_index.shape[1] // 2
-    _say(
-        f"{_title(dataset.name)}: {len(data.y)} nodes, {edges} edges. Everything goes to {folder}."
-    )
-    with _one_thread():
-        _train(dataset, folder, seed)
-        _say("Predicting every node, measuring, drawing the graph ...")
+    _tell(f"{title}: {len(data.y)} nodes, {edges} edges. Everything goes to {folder}.")
+    # On so small a graph a second thread gains little, and loses much where cores are busy.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for number, method in enumerate(METHODS, 1):
+            asked = {"seed": seed, "data": {"dataset": dataset.name}, "model": {"method": method}}
+            first = " (the very first use compiles the kernels)" if number == 1 else ""
+            _tell(f"{number} of {len(METHODS)}: {method}{first} ...")
+            result = Trainer(settings.settle(asked), dataset, folder / method).fit()
+            _tell(f"    {result.epochs} epochs in {result.seconds:.0f} seconds")
+        _tell("Predicting every node, measuring, drawing the graph ...")
         evidence, data = gather([folder / method for method in METHODS])
-    _show(dataset.name, evidence)
+    finally:
+        torch.set_num_threads(threads)
+    _show(title, evidence)
     words = ["graphdrop", "demo", "--out", str(out), "--seed", str(seed)]
-    say(written(folder / "report.html", evidence, data, words))
-    say("\n".join(_farewell(_title(dataset.name).replace("The ", "the "), data, folder)))
+    say(write_page(folder / "report.html", evidence, data, words))
+    say(
+        f"What you saw: two networks learned the classes of {title.replace('The ', 'the ')} from "
+        f"{int(data.train_mask.sum())} labelled nodes, and how sure to be of each answer. ECE is "
+        "how far their probabilities are from how often they come true; chance alone gives about "
+        f"{evidence[-1].floor:.3f}. One seed does not tell which of the two is better.\n"
+        f"Look at it: open {folder / 'report.html'} in a browser, click a node, and move the "
+        "threshold above which it refuses to answer.\n"
+        "Type next, with your own tables: graphdrop train --nodes nodes.csv --edges edges.csv "
+        "--label COLUMN --id COLUMN --out runs/mine && graphdrop predict runs/mine -o answers.csv"
+    )
     output.result(
         folder=folder,
         report=folder / "report.html",
@@ -66,40 +81,16 @@ def demo(
     )
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """On so small a graph a second thread gains little, and loses much where cores are busy."""
-    import torch  # noqa: PLC0415 - --help needs no torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _train(dataset: Dataset, folder: Path, seed: int) -> None:
-    from graphdrop.train import Trainer  # noqa: PLC0415
-
-    for number, method in enumerate(METHODS, 1):
-        asked = {"seed": seed, "data": {"dataset": dataset.name}, "model": {"method": method}}
-        chosen = settings.settle(asked)
-        first = " (the very first use compiles the kernels)" if number == 1 else ""
-        _say(f"{number} of {len(METHODS)}: {method}{first} ...")
-        result = Trainer(chosen, dataset, folder / method).fit()
-        _say(f"    {result.epochs} epochs in {result.seconds:.0f} seconds")
-
-
-def _available() -> Dataset:
+def _load_first() -> Dataset:
+    """Load the first of the datasets that can be had."""
     from graphdrop.data import load_dataset  # noqa: PLC0415
 
     for name in DATASETS[:-1]:
         try:
             return load_dataset(name)
         except UnavailableError:
-            _say(f"{_title(name)} is not here and cannot be fetched: trying the next graph.")
-    _say("This is the synthetic graph, which is only like Cora: its scores are not Cora's.")
+            _tell(f"{_title(name)} is not here and cannot be fetched: trying the next graph.")
+    _tell("This is the synthetic graph, which is only like Cora: its scores are not Cora's.")
     return load_dataset(DATASETS[-1])
 
 
@@ -107,7 +98,7 @@ def _title(name: str) -> str:
     return SOURCES[name].title if name in SOURCES else f"The {name} graph"
 
 
-def _fresh(out: Path) -> Path:
+def choose_folder(out: Path) -> Path:
     """This folder if it is new or empty, else the next with a number that is."""
     folder, number = out, 1
     while folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -117,12 +108,12 @@ def _fresh(out: Path) -> Path:
     return folder
 
 
-def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
+def _show(title: str, evidence: Sequence[RunEvidence]) -> None:
     from graphdrop.metrics.registry import PAVPU_THRESHOLD  # noqa: PLC0415
 
     seed = evidence[0].config.seed
-    title = f"{_title(name)}, seed {seed}, on the test nodes"
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    heading = f"{title}, seed {seed}, on the test nodes"
+    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left")
     table.add_column("")
     for column in (*evidence[0].scores.shown(), "seconds"):
         table.add_column(column, justify="right")
@@ -145,30 +136,5 @@ def _show(name: str, evidence: Sequence[RunEvidence]) -> None:
     )
 
 
-def _farewell(title: str, data: Data, folder: Path) -> list[str]:
-    """Three lines for a newcomer: what this was, where to look, what to type next."""
-    return [
-        f"What you saw: two networks learned the classes of {title} from "
-        f"{int(data.train_mask.sum())} labelled nodes, and how sure to be of each answer. ECE is "
-        "how far their probabilities are from how often they come true; chance alone gives about "
-        f"{_floor(folder):.3f}. One seed does not tell which of the two is better.",
-        f"Look at it: open {folder / 'report.html'} in a browser, click a node, and move the "
-        "threshold above which it refuses to answer.",
-        "Type next, with your own tables: graphdrop train --nodes nodes.csv --edges edges.csv "
-        "--label COLUMN --id COLUMN --out runs/mine && graphdrop predict runs/mine -o answers.csv",
-    ]
-
-
-def _floor(folder: Path) -> float:
-    """The calibration error that chance alone gives, as the last run has simulated it."""
-    result = json.loads((folder / METHODS[-1] / "result.json").read_text("utf-8"))
-    return float(result["calibration"]["ece_floor"])
-
-
-def _say(text: str) -> None:
+def _tell(text: str) -> None:
     say(text, file=sys.stderr)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give the command `graphdrop` this verb."""
-    app.command()(demo)

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, is_dataclass
-from pathlib import Path
 from typing import Any
 
 JSON, QUIET = "--json", "--quiet"
@@ -62,9 +61,4 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    return str(value) if isinstance(value, Path) else plain(_of_registry(value))
-
-
-def _of_registry(value: Any) -> Any:
-    """Scores are a mapping in all but name."""
-    return dict(value) if hasattr(value, "keys") else str(value)
+    return plain(dict(value)) if hasattr(value, "keys") else str(value)

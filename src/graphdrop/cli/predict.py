@@ -6,7 +6,6 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
@@ -20,6 +19,7 @@ from graphdrop.cli.runs import (
     OwnData,
     Run,
     Samples,
+    TableFile,
     of_samples,
     opened_run,
 )
@@ -50,15 +50,7 @@ def join_classes(classes: Iterable[str]) -> str:
 
 def predict(
     run: Run,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The file to write: .csv, or .parquet with pyarrow.",
-            show_default="RUN-answers.csv",
-        ),
-    ] = None,
+    output: TableFile = None,
     *,
     samples: Samples = None,
     dataset: OwnData = None,
@@ -127,8 +119,12 @@ def predict(
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
     fitted = sampled(opened.model).defaults.samples if calibrated else answer.samples
     on_samples = _on_samples(answer, limit, fitted, numbers=opened.numbers)
+    shift = (
+        f"This is not the graph of the run: {'calibration and ' if calibrated else ''}coverage may "
+        "not transfer. Check them on labelled nodes of this graph."
+    )
     notes = [_on_trust(trust, names), *_on_flags(flags, names), on_samples]
-    notes += [*_on_sets(sets, names, by_time), "" if opened.same else _on_shift(calibrated)]
+    notes += [*_on_sets(sets, names, by_time), "" if opened.same else shift]
     for line in filter(None, notes):
         say(line)
     machine.result(
@@ -277,14 +273,6 @@ def _parts(data: Data) -> list[str] | None:
     return parts if any(parts) else None
 
 
-NAMES = {
-    "epistemic": "mutual information",
-    "aleatoric": "expected entropy",
-    "least_confidence": "probability of another class",
-    "deviation": "standard deviation",
-}
-
-
 REASONS = {
     "coverage": "which {coverage:.0%} of its validation nodes reach",
     "cost": "the threshold of the ratio of costs",
@@ -294,13 +282,12 @@ REASONS = {
 
 
 def _on_trust(trust: Trust, names: Names) -> str:
-    by = NAMES.get(trust.by, trust.by)
     if trust.chosen_on == "these":
-        text = f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {by}."
+        text = f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {trust.title}."
     else:
         right = "" if trust.accuracy is None else f"; of those {trust.accuracy:.0%} were right"
         text = (
-            f"Trusted are nodes whose {by} is at most {trust.threshold:.3g}, as it is for "
+            f"Trusted are nodes whose {trust.title} is at most {trust.threshold:.3g}, as it is for "
             f"{trust.coverage:.0%} of the validation nodes{right}."
         )
     for limit in trust.rare:
@@ -372,16 +359,3 @@ APPROXIMATE = (
     "The sets in column set_90 are approximate: their calibration nodes also selected the "
     "network, or come from another graph. For a guarantee train with --set data.calibration=0.5."
 )
-
-
-def _on_shift(calibrated: bool) -> str:
-    also = "calibration and " if calibrated else ""
-    return (
-        f"This is not the graph of the run: {also}coverage may not transfer. Check them on "
-        "labelled nodes of this graph."
-    )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give the command `graphdrop` this verb."""
-    app.command()(predict)

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     RareRow = tuple[str, str, RareFigures]  # the class, the part of the split, the figures
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run: --out of train.")]
+TableFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The file to write: .csv, or .parquet with pyarrow.",
+        show_default="RUN-answers.csv, RUN-edges.csv",
+    ),
+]
 Samples = Annotated[
     int | None,
     typer.Option(min=1, help="Exactly so many Monte Carlo samples, in place of the run's number."),
@@ -272,9 +281,7 @@ def show_scores(
     from graphdrop.metrics.registry import PAVPU_THRESHOLD, Scores  # noqa: PLC0415
 
     model = chosen.model
-    name = model.method.removeprefix("GCN-")
-    named = model.method if model.architecture == "gcn" else f"{model.architecture.upper()}-{name}"
-    title = f"{short_name(chosen.data.dataset)}, {named}, {model.layers} layers"
+    title = f"{short_name(chosen.data.dataset)}, {model.title}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
     rows = {name: one.shown() for name, one in scores.items()}
@@ -336,8 +343,3 @@ def show_calibration(calibration: Mapping[str, Any]) -> None:
             f"A perfect forecaster would show an ECE of {calibration['ece_floor']:.4f} on these "
             f"test nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
         )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give the command `graphdrop` this verb."""
-    app.command()(evaluate)

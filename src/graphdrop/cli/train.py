@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from graphdrop import config as settings
-from graphdrop.cli import output, tables, train_help
-from graphdrop.cli.executors import (
+from graphdrop.cli import output, tables
+from graphdrop.cli.many_runs import (
     CpusPerRun,
     ExecutorName,
     GpusPerRun,
     RayAddress,
     executor_for,
+    show_seeds,
+    stopping_at_signals,
+    stopping_runs,
+    trained_seeds,
 )
 from graphdrop.cli.runs import (
     Budget,
@@ -29,11 +34,8 @@ from graphdrop.cli.runs import (
     show_rare,
     show_scores,
 )
-from graphdrop.cli.seeds import show_seeds, trained_seeds
-from graphdrop.cli.signals import stopping_at_signals, stopping_runs
 from graphdrop.config import Config, toml
-from graphdrop.config.names import ARCHITECTURES
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import ARCHITECTURES, merged
 from graphdrop.data import sources
 from graphdrop.io import torchrun
 from graphdrop.io.files import expand_path
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from graphdrop.executors import Executor
     from graphdrop.train.result import Result
 
-_SETTINGS = "\n\n".join(
+SETTINGS = "\n\n".join(
     [
         "Settings, for --set and for files; what is not set comes from the recipe "
         "(--show-config shows it). In brackets: the value before a recipe.",
@@ -53,6 +55,55 @@ _SETTINGS = "\n\n".join(
         ),
     ]
 )
+
+
+SHORT = """\
+Usage: graphdrop train [--nodes FILE --edges FILE --label COLUMN] --out RUN
+
+Train a network on a graph, calibrate it, and score it on the test nodes.
+
+  --out RUN            folder for settings, checkpoints and the result
+  --nodes FILE         your table of nodes, .csv or .parquet, a row each
+  --edges FILE         your table of edges: source, target, ids of nodes
+  --edges fitted       a rate for every edge; one-rate: for every layer;
+                       by default the labels decide
+  --label COLUMN       its classes; an empty cell is a node to predict
+  --id COLUMN          its ids; by default id, or the first column
+  --features A,B,C     its features; by default all that are no free text
+  --split-column NAME  its train, val, test; by default 60 / 20 / 20 % of
+                       each class at random
+  --split-by-time NAME its dates: train on the oldest, test on the newest
+  --dataset NAME       instead: cora, citeseer, pubmed, cora_ml, synthetic,
+                       an .npz file, a folder with nodes.csv and edges.csv
+  --method NAME        GCN-BBGDC, GCN-DO, GCN-DE, ...; GAT-BBGDC and so on
+  --seed N, --seeds N  another seed; as many seeds, with their deviation
+  --set KEY=VALUE      any setting, such as train.epochs=200
+  --resume             go on with the run in --out, if there is one
+  --json, --quiet      for machines: one JSON document; no progress
+  --help-all           all options and all settings
+
+Then: graphdrop predict RUN -o answers.csv, graphdrop report RUN,
+graphdrop edges RUN -o edges.csv\
+"""
+
+
+class TrainCommand(TyperCommand):
+    """A command whose help is `SHORT`; `--help-all` asks for what typer writes."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the short text, or all where `show_all` has asked for it."""
+        if ctx.meta.get(__name__):
+            super().format_help(ctx, formatter)
+        else:
+            formatter.write(f"{SHORT}\n")
+
+
+def show_all(context: typer.Context, wanted: bool) -> None:
+    """Print every option and setting, and stop."""
+    if wanted:
+        context.meta[__name__] = True
+        print(context.get_help())
+        raise typer.Exit
 
 
 def train(
@@ -179,9 +230,7 @@ def train(
     ] = False,
     _help_all: Annotated[
         bool,
-        typer.Option(
-            "--help-all", help="Show this message.", callback=train_help.show_all, is_eager=True
-        ),
+        typer.Option("--help-all", help="Show this message.", callback=show_all, is_eager=True),
     ] = False,
 ) -> None:
     """Train a method on a graph, and score it on the test nodes.
@@ -234,9 +283,7 @@ def train(
         asked = merged(toml.read(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
-        complete = _completed(chosen, device)
-        say(toml.to_toml(complete), end="")
-        output.result(config=complete.model_dump(mode="json"))
+        _show_settings(chosen, device)
         return
     if out is None:
         raise ValueError("--out is missing: give a folder for the run, such as --out runs/a")
@@ -266,7 +313,12 @@ def train(
         if seeds > 1 and many:
             results = trained_seeds(chosen, seeds, out, where, device)
         elif seeds > 1:
-            results = _train_seeds(chosen, seeds, out, resume=resume, device=device)
+            results = []
+            for number in range(chosen.seed, chosen.seed + seeds):
+                folder = out / f"seed-{number}"
+                going_on = resume or folder.exists()
+                changed = chosen.model_copy(update={"seed": number})
+                results.append(_train_one(changed, folder, resume=going_on, device=device)[1])
     if seeds > 1:
         show_seeds(results, out, chosen.seed)
         return
@@ -318,17 +370,17 @@ def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple
         raise typer.Exit(128 + number) from None
 
 
-def _train_seeds(
-    chosen: Config, seeds: int, out: Path, *, resume: bool, device: str
-) -> list[Result]:
-    """One run per seed, each in a folder of its own, one after the other."""
-    results = []
-    for seed in range(chosen.seed, chosen.seed + seeds):
-        one = chosen.model_copy(update={"seed": seed})
-        folder = out / f"seed-{seed}"
-        going_on = resume or folder.exists()
-        results.append(_train_one(one, folder, resume=going_on, device=device)[1])
-    return results
+def _show_settings(chosen: Config, device: str) -> None:
+    """Print all settings as TOML, those that a recipe chooses for the graph among them."""
+    if chosen.recipe != "paper":
+        from graphdrop.train import auto  # noqa: PLC0415 - --help needs no torch
+            from graphdrop.train.progress import Progress  # noqa: PLC0415
+        from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
+
+        chosen, dataset = resolve_dataset(chosen, None)
+        chosen = auto.choose_settings(chosen, dataset, Progress(), device=device)
+    say(toml.to_toml(chosen), end="")
+    output.result(config=chosen.model_dump(mode="json"))
 
 
 def _tuned(
@@ -342,18 +394,6 @@ def _tuned(
     log = out.with_name(f"{out.name}-trials.jsonl")
     tell = partial(say, file=sys.stderr)
     return tune(chosen, dataset, trials, log=log, say=tell, executor=executor, device=device)
-
-
-def _completed(chosen: Config, device: str) -> Config:
-    """All settings, those that a recipe chooses for the graph among them."""
-    if chosen.recipe == "paper":
-        return chosen
-    from graphdrop.train import auto  # noqa: PLC0415
-    from graphdrop.train.progress import Progress  # noqa: PLC0415
-    from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
-
-    chosen, dataset = resolve_dataset(chosen, None)
-    return auto.choose_settings(chosen, dataset, Progress(), device=device)
 
 
 def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
@@ -370,8 +410,3 @@ def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
         if isinstance(path := data.get(key), str) and path:
             whole[key] = tables.whole_path(path)
     return asked | {"data": whole}
-
-
-def add_to(app: typer.Typer) -> None:
-    """Give the command `graphdrop` this verb."""
-    app.command(epilog=_SETTINGS, cls=train_help.TrainCommand)(train)

@@ -374,7 +374,7 @@ def _show_settings(chosen: Config, device: str) -> None:
     """Print all settings as TOML, those that a recipe chooses for the graph among them."""
     if chosen.recipe != "paper":
         from graphdrop.train import auto  # noqa: PLC0415 - --help needs no torch
-            from graphdrop.train.progress import Progress  # noqa: PLC0415
+        from graphdrop.train.progress import Progress  # noqa: PLC0415
         from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
 
         chosen, dataset = resolve_dataset(chosen, None)

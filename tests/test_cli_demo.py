@@ -60,19 +60,6 @@ def test_a_demo_without_any_dataset_shows_all_it_has_on_the_synthetic_graph(run,
     assert (folder / "report.html").stat().st_size > 10**5
 
 
-def test_a_demo_again_says_the_same_beside_what_is_there(run, tmp_path):
-    first, _ = run("--seed", "1")
-    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    again, said = run("--seed", "1")
-    assert "Everything goes to runs/demo-2." in said
-
-    def without_times(text: str) -> str:
-        return re.sub(r" *\d+(?= +0\.\d\d 0)|demo-2|demo|\([\d.]+ MB\)", "", text)
-
-    assert without_times(again) == without_times(first)
-    assert {path: path.read_bytes() for path in before} == before
-
-
 def test_a_folder_is_used_if_it_is_empty_and_left_alone_if_not(tmp_path):
     out = tmp_path / "mine"
     assert demo.choose_folder(out) == out

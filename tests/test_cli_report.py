@@ -1,6 +1,5 @@
 """`graphdrop report` turns folders of runs into one page, and says what it cannot compare."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -24,15 +23,6 @@ def test_runs_become_one_file(run, runs, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     text = output.read_text()
     assert f"graphdrop report {runs[0]} {runs[1]} -o {output}" in text
-
-
-def test_without_a_name_the_file_lies_beside_the_run(run, runs, tmp_path):
-    for name in ("a", "b"):
-        shutil.copytree(runs[0], tmp_path / name)
-    assert run("report", tmp_path / "a")[0] == 0
-    assert run("report", tmp_path / "a", tmp_path / "b")[0] == 0
-    found = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
-    assert found == ["a-report.html", "report.html"]
 
 
 def test_runs_on_different_data_are_refused(run, runs, tmp_path):

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -166,16 +165,6 @@ def test_predictions_are_written_for_every_node(run, trained, graph, tmp_path):
     assert torch.equal(members, sets)
 
 
-def test_parquet_without_pyarrow_is_refused_with_a_way_out(run, trained, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    output = tmp_path / "predictions.parquet"
-    code, _, error = run("predict", trained, "-o", output)
-    assert code == 2
-    assert "pip install pyarrow" in error
-    assert not output.exists()
-
-
 def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
     for name in ("predictions.csv", "predictions.parquet"):
         assert run("predict", trained, "-o", tmp_path / name)[0] == 0
@@ -186,24 +175,6 @@ def test_parquet_holds_what_csv_holds(run, trained, tmp_path):
     for one, other in zip(table, rows, strict=True):
         # Nine decimals in the text, sixteen digits in the table.
         assert list(other.values()) == [shown(value) for value in one.values()]
-
-
-def test_another_kind_of_file_is_refused_before_any_work(run, tmp_path):
-    code, _, error = run("predict", tmp_path / "absent", "-o", tmp_path / "predictions.txt")
-    assert code == 2
-    assert "give a name that ends in .csv or .parquet" in error
-    code, _, error = run("predict", tmp_path / "absent", "-o", tmp_path / "no" / "where.csv")
-    assert code == 2
-    assert f"{tmp_path / 'no'} is no folder: make it first" in error
-
-
-def test_an_existing_folder_is_refused_and_left_as_it_is(run, trained, graph):
-    before = {path.name: path.read_bytes() for path in trained.iterdir()}
-    code, _, error = run("train", "--dataset", graph, *SMALL, "--out", trained)
-    assert code == 2
-    assert "is not empty: to go on with the run in it pass --resume" in error
-    assert len(error.splitlines()) == 1
-    assert {path.name: path.read_bytes() for path in trained.iterdir()} == before
 
 
 def test_a_run_goes_on_with_nothing_but_its_folder(run, graph, tmp_path):

@@ -53,15 +53,6 @@ def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path: Path)
     assert "give another folder" in message
 
 
-def test_the_next_writer_comes_in_when_the_first_has_ended(tmp_path: Path):
-    with other_writer(tmp_path) as other:
-        other.communicate("")
-        assert other.returncode == 0
-        assert not (tmp_path / LOCK).exists()
-        with folder_lock(tmp_path):
-            pass
-
-
 def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path: Path):
     with other_writer(tmp_path) as other:
         other.send_signal(signal.SIGKILL)

@@ -44,17 +44,6 @@ def test_a_new_folder_is_closed_to_others(tmp_path: Path, caplog):
     assert not caplog.records
 
 
-def test_an_old_folder_that_others_could_read_is_closed_and_keeps_its_files(tmp_path: Path, caplog):
-    wanted = tmp_path / "a"
-    wanted.mkdir()
-    wanted.chmod(0o755)
-    (wanted / "kernel").touch()
-    assert private_folder(wanted, "some") == wanted
-    assert mode(wanted) == 0o700
-    assert (wanted / "kernel").exists()
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("bits", [0o775, 0o702])
 def test_what_others_could_have_put_there_is_set_aside(tmp_path: Path, bits):
     wanted = tmp_path / "a"
@@ -111,15 +100,6 @@ def test_a_folder_that_cannot_be_made_is_replaced_and_kept_from_process_to_proce
     assert f"{tmp_path / 'file' / 'b'}: " in caplog.text
     private_folder.cache_clear()
     assert private_folder(tmp_path / "file" / "b", "some") == chosen
-
-
-def test_where_all_are_taken_there_is_a_new_one(tmp_path: Path):
-    (tmp_path / "file").touch()
-    by_user(tmp_path).symlink_to(tmp_path)
-    chosen = private_folder(tmp_path / "file" / "b", "some")
-    assert chosen.parent == tmp_path / "tmp"
-    assert chosen != by_user(tmp_path)
-    assert mode(chosen) == 0o700
 
 
 def test_both_compiled_rooms_keep_their_functions_in_such_a_folder(tmp_path: Path):

@@ -4,7 +4,6 @@ import base64
 import copy
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ import torch
 from contracts.chromium import Chromium, executable
 from contracts.small_runs import CLASSES, train, write_graph
 from graphdrop.data.names import Names
-from graphdrop.metrics.registry import METRICS
 from graphdrop.report.answered import confusion, look_first
 from graphdrop.report.html import write_report
 from graphdrop.report.runs import gather
@@ -337,27 +335,6 @@ def test_edges_below_the_threshold_are_counted_and_dashed(browser, made, tmp_pat
     assert f"Node {edges.ends(0)[0]}" in text_of(browser, "#node")
     assert "edge kept" in text_of(browser, "#node")
     assert browser.complaints() == []
-
-
-def test_tables_of_long_names_are_not_cut_off_at_1280_pixels(browser, made, tmp_path):
-    _, evidence, data = made
-    more = {m.name: 0.123 for m in METRICS["classes"]}
-    runs = [
-        replace(run, folder=Path("a-run-with-a-long-name-of-its-own-" + "x" * at), scores=more)
-        for at, run in enumerate([*evidence, *evidence], 1)
-    ]
-    runs = [replace(run, uncalibrated=more, drop_rates=[0.25] * 4) for run in runs]
-    named = copy.copy(data)
-    ids = (f"customer-{node:05d}-of-the-north" for node in range(len(data.x)))
-    named.names = Names(tuple(ids), tuple(f"the department number {c}" for c in range(CLASSES)))
-    write_report(tmp_path / "wide.html", runs, named)
-    browser.open(tmp_path / "wide.html", width=1280)
-    browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    cut_off = browser.run(
-        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
-        ".map(e => e.innerText)"
-    )
-    assert cut_off == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, True), (1600, False)])

@@ -26,14 +26,6 @@ def said(run, data, section: str) -> str:
     return text
 
 
-def test_every_section_has_a_sentence_for_every_run(made):
-    found = conclusions(made[0], ["one", "two"], made[1])
-    for section in ("selective", "sets", "calibration", "training", "smoothing"):
-        assert [text.split()[0].rstrip(":") for text in found[section]] == ["one", "two"], section
-    assert len(found["summary"]) == 1
-    assert "of the edges join two nodes of one label" in found["graph"][0]
-
-
 def test_one_run_is_held_against_the_most_frequent_class(made):
     (run, _), data = made
     most = int(data.y[data.train_mask].bincount().argmax())
@@ -160,12 +152,3 @@ def test_the_simple_models_say_whether_the_features_of_neighbours_help(made, aro
     said = conclusions([replace(run, baselines=found)], ["it"], data)["graph"][1]
     assert f"of 0.700 on a node's own features and {around:.3f} with" in said
     assert said.endswith(f"the features of neighbours {verdict}.")
-
-
-def test_runs_with_other_features_are_compared_and_the_page_says_so(made):
-    (one, two), data = made
-    other = replace(two, data_sha256="0", num_features=7)
-    text = conclusions([one, other], ["all", "few"], data)["summary"][0]
-    assert "not the same features: their numbers of features are all 30, few 7." in text
-    text = conclusions([one, other], ["all", "few"], data)["summary"][1]
-    assert "of the 20 test nodes right" in text

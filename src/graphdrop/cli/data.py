@@ -157,9 +157,9 @@ def info(
 
 @app.command()
 def example(
-    folder: Annotated[Path, typer.Argument(help="Folder to write them into; it is made.")] = Path(
-        "examples/data"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write them into; it is made if it is missing.")
+    ] = Path("examples/data"),
     dirty: Annotated[
         bool, typer.Option("--dirty", help="Write tables of which many edges are wrong.")
     ] = False,

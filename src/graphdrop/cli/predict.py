@@ -58,7 +58,8 @@ def predict(
     edges: tables.Edges = None,
     device: Device = "cpu",
     coverage: Annotated[
-        float, typer.Option(help="Trust as many of the validation nodes, the most certain first.")
+        float,
+        typer.Option(help="The share of the validation nodes to trust, the most certain first."),
     ] = 0.9,
     budget: Budget = None,
     cost_ratio: CostRatio = None,
@@ -77,8 +78,9 @@ def predict(
     as many as --budget allows, or those that --cost-ratio asks for.
 
     Where labels are numbers it writes the id, the value, the ends of its 90 % interval, whether to
-    trust it, label and part of the split, the standard deviation, as doubt the part of it that is
-    about the network and not noise, and the Monte Carlo standard error of the value.
+    trust it, label and part of the split, the standard deviation, the doubt, which is the part of
+    the deviation that comes from the network and not from noise, and the Monte Carlo standard error
+    of the value.
 
     With --dataset, or --nodes and --edges, it predicts another graph with the same columns.
     """

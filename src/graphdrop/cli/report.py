@@ -53,8 +53,9 @@ def report(
 
     Shows scores, the nodes to look at first, the confusion matrix, risk against coverage, sets,
     precision, recall and ROC curves, calibration, PAvPU, training curves with the learned rates,
-    over-smoothing, and the graph with the prediction and uncertainty of every node; of numbers
-    predicted and true values, how often intervals hold, and the nodes to look at first.
+    over-smoothing, the least trusted edges, and the graph with the prediction and uncertainty of
+    every node. Of runs that predict numbers it shows predicted and true values, how often intervals
+    hold, and the nodes to look at first.
     """
     from graphdrop.report.runs import check_runs, gather  # noqa: PLC0415 - --help needs no torch
 

@@ -33,20 +33,20 @@ TableFile = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="The file to write: .csv, or .parquet with pyarrow.",
-        show_default="RUN-answers.csv, RUN-edges.csv",
+        help="The table to write: .csv, or .parquet with pyarrow.",
+        show_default="a .csv beside the run",
     ),
 ]
 Samples = Annotated[
     int | None,
-    typer.Option(min=1, help="Exactly so many Monte Carlo samples, in place of the run's number."),
+    typer.Option(min=1, help="The exact number of Monte Carlo samples, in place of the run's own."),
 ]
 OwnData = Annotated[
     str | None,
     typer.Option(
         "--dataset",
-        help="The run's data again, such as a file that lies elsewhere now, or other data: an .npz "
-        "file, or a folder with nodes.csv and edges.csv.",
+        help="Where the run's data lies now, or another graph: an .npz file, or a folder with "
+        "nodes.csv and edges.csv.",
         show_default="the run's own",
     ),
 ]

@@ -12,7 +12,9 @@ from graphdrop.io.files import expand_path
 PANEL = "Your own tables"
 Nodes = Annotated[
     Path | None,
-    typer.Option(help="Table of nodes, .csv or .parquet, a row each.", rich_help_panel=PANEL),
+    typer.Option(
+        help="Table of nodes, .csv or .parquet, with one row per node.", rich_help_panel=PANEL
+    ),
 ]
 Edges = Annotated[
     Path | None,
@@ -39,7 +41,7 @@ Label = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column of classes or numbers; empty for nodes to predict.",
+        help="Column of classes or numbers; an empty cell is a node to predict.",
         show_default="label",
         rich_help_panel=PANEL,
     ),

@@ -26,6 +26,7 @@ app = typer.Typer(
     name="graphdrop",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 app.command()(demo.demo)
 app.command(epilog=train.SETTINGS, cls=train.TrainCommand)(train.train)

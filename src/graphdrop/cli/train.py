@@ -65,27 +65,23 @@ Train a network on a graph, calibrate it, and score it on the test nodes.
   --out RUN            folder for settings, checkpoints and the result
   --nodes FILE         your table of nodes, .csv or .parquet, a row each
   --edges FILE         your table of edges: source, target, ids of nodes
-  --edges fitted       a rate for every edge; one-rate: for every layer;
-                       by default a test of the labels decides
+  --edges fitted       a rate for every edge; one-rate: for every layer
   --label COLUMN       its classes; an empty cell is a node to predict
   --id COLUMN          its ids; by default id, or the first column
   --features A,B,C     its features; by default all but free text
   --split-column NAME  its train, val, test; by default 60 / 20 / 20 % of
                        each class at random
   --split-by-time NAME its dates: train on the oldest, test on the newest
-  --dataset NAME       in place of tables: cora, citeseer, pubmed, cora_ml,
-                       synthetic, an .npz file, a folder with nodes.csv
-                       and edges.csv
+  --dataset NAME       no tables: cora, citeseer, pubmed, cora_ml, synthetic,
+                       an .npz file, a folder with nodes.csv and edges.csv
   --method NAME        GCN-BBGDC, GCN-DO, GCN-DE, ...; GAT-BBGDC and so on
-  --seed N, --seeds N  the seed; the number of seeds, whose mean and
-                       deviation are printed
+  --seed N, --seeds N  the seed; how many seeds, for mean and deviation
   --set KEY=VALUE      any setting, such as train.epochs=200
   --resume             go on with the run in --out, if there is one
   --json, --quiet      for machines: one JSON document; no progress
   --help-all           all options and all settings
 
-Then: graphdrop predict RUN -o answers.csv, graphdrop report RUN,
-graphdrop edges RUN -o edges.csv\
+Then: graphdrop predict RUN, graphdrop report RUN, graphdrop edges RUN\
 """
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphdrop.calibration.refusal import SCORE_TITLES
 from graphdrop.config import Config
 from graphdrop.data.tables.schema import Schema
 from graphdrop.metrics.registry import metrics_by_name
@@ -230,7 +231,8 @@ def _calibration(calibration: Mapping[str, Any], about: ModelNote) -> list[str]:
             f"nodes by chance alone (95 %: up to {calibration['ece_floor_high']:.4f})."
         )
     if by := about.defaults.get("reject_by"):
-        lines.append(f"The score that found errors best on validation nodes: {_plain(by)}.")
+        title = SCORE_TITLES.get(by, str(by))
+        lines.append(f"The score that found errors best on validation nodes: {_plain(title)}.")
     return lines
 
 

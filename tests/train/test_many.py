@@ -1,10 +1,10 @@
 """Training by an executor gives what training one after the other gives, whatever the order."""
 
 import pytest
-from graphdrop.cli.many_runs import trained_seeds
 
 from contracts.in_turn import LastFirst
 from contracts.small_runs import SMALL, train, write_graph
+from graphdrop.cli.many_runs import trained_seeds
 from graphdrop.config import settle
 from graphdrop.config.recipes import merged
 from graphdrop.train.many import train_in_folder, tune

@@ -22,7 +22,7 @@ from graphdrop.data import Dataset
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.validate import MASKS
 from graphdrop.inference import Predictive
-from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
+from graphdrop.inference.predictive import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import calibration_error, nll
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from graphdrop.calibration.fit import calibrate
 from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.config import Config
 from graphdrop.inference import Predictive
-from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
+from graphdrop.inference.predictive import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import ood_auroc, pavpu_curve, predictive_entropy
 
 if TYPE_CHECKING:

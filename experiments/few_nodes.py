@@ -34,7 +34,7 @@ from graphdrop.calibration.scaling import LabelScaling, VarianceScaling
 from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.inference.calibrator import Calibrator, Surroundings
-from graphdrop.inference.passes import make_draws, resolve_settings
+from graphdrop.inference.predictive import make_draws, resolve_settings
 from graphdrop.nn.sampled import sampled
 
 COUNTS = (5, 10, 20, 50, 100, 500)

@@ -20,7 +20,7 @@ from experiments.perturbed_features import feature_noise, shifted_columns
 from graphdrop.data import Dataset
 from graphdrop.inference import Predictive
 from graphdrop.inference.energies import EnergyScale, energy
-from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
+from graphdrop.inference.predictive import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.metrics import ood_auroc
 
 if TYPE_CHECKING:

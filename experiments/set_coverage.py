@@ -13,10 +13,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from graphdrop.calibration.feature_neighbors import feature_neighbors
-from graphdrop.calibration.sets import NEIGHBORS, SetMethod, class_scores, thresholds
 from graphdrop.config import Config
 from graphdrop.inference import predict
+from graphdrop.inference.sets import (
+    NEIGHBORS,
+    SetMethod,
+    class_scores,
+    feature_neighbors,
+    thresholds,
+)
 
 if TYPE_CHECKING:
     from graphdrop.train import Trainer

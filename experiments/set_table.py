@@ -12,7 +12,7 @@ from experiments.recipe import graph_name
 from experiments.rendering import Rendering
 from experiments.tables import Table, signed
 from experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.calibration.sets import SetMethod
+from graphdrop.inference.sets import SetMethod
 
 COLUMNS = (
     "coverage (%)",

@@ -38,7 +38,7 @@ from experiments.trust import calibration_record
 from graphdrop.config import Config, DataSettings
 from graphdrop.data import Dataset
 from graphdrop.inference import Predictive
-from graphdrop.inference.passes import PREDICTION_STEP
+from graphdrop.inference.predictive import PREDICTION_STEP
 from graphdrop.metrics import adjacency, spectral_radius, total_variation
 from graphdrop.nn.sampled import layer_inputs
 from graphdrop.sampling.samplers import Draw

@@ -22,7 +22,7 @@ from experiments.single_run import (
 from graphdrop import metrics
 from graphdrop.data import load_dataset
 from graphdrop.graph import Graph
-from graphdrop.metrics.decisions import accuracy
+from graphdrop.metrics.scoring import accuracy
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import Trainer, run
 from graphdrop.train.progress import Silent

@@ -7,7 +7,6 @@ from sklearn.isotonic import IsotonicRegression as Reference
 
 from graphdrop import calibrate
 from graphdrop.calibration.isotonic import IsotonicRegression
-from graphdrop.metrics import calibration_error
 
 
 def labelled(truth: torch.Tensor) -> torch.Tensor:
@@ -27,18 +26,6 @@ def test_a_rising_distortion_of_two_classes_is_undone(samples):
     assert float((corrected - truth).abs().mean()) < 0.03
 
 
-def test_the_mean_over_samples_is_what_is_fitted():
-    generator = torch.Generator().manual_seed(2)
-    logits = 2.0 * torch.randn(1, 5000, 3, generator=generator)
-    logits = logits + 0.7 * torch.randn(4, 5000, 3, generator=generator)
-    labels = labelled(torch.softmax(0.4 * logits, 2).mean(0))
-    found = calibrate(logits, labels, "isotonic")
-    mean = torch.softmax(found.correct(logits), 2).mean(0)
-    assert float(calibration_error(mean, labels)) < 0.03
-    raw = torch.softmax(logits, 2).mean(0)
-    assert float(calibration_error(raw, labels)) > 0.15
-
-
 def test_one_sample_gives_the_curves_of_scikit_learn():
     generator = torch.Generator().manual_seed(3)
     logits = torch.randn(200, 3, generator=generator)
@@ -56,13 +43,6 @@ def test_nothing_becomes_impossible():
     logits = torch.tensor([[5.0, 0.0, 0.0]]).repeat(9, 1)
     corrected = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic").correct(logits)
     assert bool(torch.isfinite(corrected).all())
-
-
-def test_what_was_never_seen_has_the_chance_of_one_more_node():
-    logits = torch.tensor([[5.0, 0.0, 0.0]]).repeat(9, 1)
-    found = calibrate(logits, torch.zeros(9, dtype=torch.long), "isotonic")
-    assert isinstance(found, IsotonicRegression)
-    assert found.floor == pytest.approx(1 / ((9 + 1) * 3))
 
 
 def test_a_curve_is_linear_between_its_knots_and_constant_beyond_them():
@@ -104,7 +84,3 @@ def test_several_samples_have_the_curve_of_least_squared_error_of_their_mean():
                 beside[place] += step
                 if np.all(np.diff(beside) >= 0) and beside.min() >= 0.0 and beside.max() <= 1.0:
                     assert error(beside) >= error(values.numpy()) - 1e-9
-
-
-def test_curves_are_not_among_the_numbers_that_a_person_reads():
-    assert IsotonicRegression([], 0.1).summary() == {}

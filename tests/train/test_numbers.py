@@ -9,7 +9,7 @@ from torch_geometric.nn import GraphSAGE
 
 from graphdrop import Config, GraphDropConnect, Trainer, attach, load, predict
 from graphdrop.data.store import convert
-from graphdrop.metrics.numbers import mean_error
+from graphdrop.metrics.scoring import mean_error
 from graphdrop.train.many import tune
 from graphdrop.train.progress import Silent, describe
 

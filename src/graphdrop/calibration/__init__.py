@@ -1,10 +1,10 @@
-"""How answers are made honest: calibrators, their floor, prediction sets, refusal."""
+"""How answers are made honest: calibrators, their floor, refusal; prediction sets by their name."""
 
 from graphdrop.calibration.fit import apply, calibrate
 from graphdrop.calibration.floor import calibration_floor
 from graphdrop.calibration.refusal import Trust, find_trusted
-from graphdrop.calibration.sets import PredictionSets
 from graphdrop.inference.calibrator import Calibrator
+from graphdrop.inference.sets import PredictionSets
 
 __all__ = [
     "Calibrator",

@@ -18,8 +18,8 @@ from graphdrop.inference.calibrator import Calibrator, Samples, Surroundings
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.origin import Origin
 from graphdrop.metrics.calibration import calibration_error
-from graphdrop.metrics.numbers import as_columns, gaussian_nll
 from graphdrop.metrics.registry import error_auroc
+from graphdrop.metrics.scoring import as_columns, gaussian_nll
 from graphdrop.nn.defaults import SetNodes
 
 CLEARLY = 3.0

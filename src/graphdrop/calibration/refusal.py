@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.calibration.sets import conformal_threshold
 from graphdrop.inference.classes import Predictive
 from graphdrop.inference.gaussian import GaussianPredictive
+from graphdrop.inference.sets import conformal_threshold
 from graphdrop.metrics.inputs import check_fraction, count_at_least
-from graphdrop.metrics.rare import cost_threshold
+from graphdrop.metrics.ranking import cost_threshold
 
 FROM_PROBABILITIES = ("least_confidence", "entropy")
 """Uncertainties that follow from the mean probabilities, which a model carries."""

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from graphdrop.calibration.refusal import Trust
-    from graphdrop.calibration.sets import PredictionSets
     from graphdrop.data.names import Names
     from graphdrop.inference import GaussianPredictive, Predictive
+    from graphdrop.inference.sets import PredictionSets
 
 
 def join_classes(classes: Iterable[str]) -> str:
@@ -242,7 +242,7 @@ def _flags(
     """The nodes to look at for every rare class, by class."""
     import torch  # noqa: PLC0415 - --help needs no torch
 
-    from graphdrop.metrics.rare import budget_nodes, cost_threshold  # noqa: PLC0415
+    from graphdrop.metrics.ranking import budget_nodes, cost_threshold  # noqa: PLC0415
 
     count = len(answer.probabilities)
     nodes = torch.arange(count) if data.y is None else (data.y.cpu() < 0).nonzero().flatten()

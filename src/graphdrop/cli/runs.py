@@ -20,7 +20,7 @@ from graphdrop.io.visible import Console, say
 
 # What needs torch is imported by the command that needs it: --help and `data` start at once.
 if TYPE_CHECKING:
-    from graphdrop.metrics.rare import RareFigures
+    from graphdrop.metrics.ranking import RareFigures
     from graphdrop.metrics.registry import Scores
     from graphdrop.train.opening import Opened
     from graphdrop.train.records import ResultNote
@@ -91,7 +91,7 @@ def evaluate(
 
     With --dataset, or --nodes and --edges, it scores another graph with the same columns.
     """
-    from graphdrop.metrics.numbers import mean_error  # noqa: PLC0415
+    from graphdrop.metrics.scoring import mean_error  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.records import ResultNote, result_note  # noqa: PLC0415
 
@@ -151,7 +151,7 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     from graphdrop.data.names import Names  # noqa: PLC0415
     from graphdrop.inference import predict as infer  # noqa: PLC0415
     from graphdrop.metrics import registry  # noqa: PLC0415
-    from graphdrop.metrics.rare import RareFigures  # noqa: PLC0415
+    from graphdrop.metrics.ranking import RareFigures  # noqa: PLC0415
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.run_dataset import reserve_calibration_nodes  # noqa: PLC0415
 

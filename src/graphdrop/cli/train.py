@@ -325,7 +325,7 @@ def train(
 
 def _show(chosen: Config, result: Result, out: Path) -> None:
     """The scores of a run, as tables and for machines."""
-    from graphdrop.metrics.rare import RareFigures  # noqa: PLC0415 - --help needs no torch
+    from graphdrop.metrics.ranking import RareFigures  # noqa: PLC0415 - --help needs no torch
 
     output.result(folder=out, config=chosen.model_dump(mode="json"), **result.as_json())
     refused = result.calibration.get("name") == "none"

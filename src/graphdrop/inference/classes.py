@@ -15,14 +15,14 @@ from graphdrop.inference import energies
 from graphdrop.inference.calibrator import Calibrator, Surroundings
 from graphdrop.inference.origin import Origin, RawOutputs
 from graphdrop.inference.running_sums import Histogram, Moments, error_divisor
+from graphdrop.inference.sets import PredictionSets, prediction_sets
 from graphdrop.inference.uncertainty import Uncertainty
-from graphdrop.metrics.rare import rare_classes
+from graphdrop.metrics.ranking import rare_classes
 
 if TYPE_CHECKING:
     import pandas
     from torch_geometric.data import Data
 
-    from graphdrop.calibration.sets import PredictionSets
     from graphdrop.sampling import RankedEdges
 
 
@@ -215,10 +215,16 @@ class Predictive(Uncertainty):
             >>> answer.sets(0.9, "lac", calibration=(rows, labels)).classes(19)
             [0]
         """
-        from graphdrop.calibration.sets import prediction_sets  # noqa: PLC0415
-
         return prediction_sets(
-            self, coverage, method, calibration=calibration, by_class=by_class, seed=seed
+            self.probabilities,
+            self.predicted,
+            self.origin,
+            coverage,
+            method,
+            calibration=calibration,
+            by_class=bool(self.rare_classes) if by_class is None else by_class,
+            calibrated=self.calibrated is not None,
+            seed=seed,
         )
 
     def most_uncertain(self, k: int = 10, by: str = "entropy") -> Tensor:

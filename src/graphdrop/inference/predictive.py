@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data
 
+from graphdrop.graph.masks import TEMPERATURE
 from graphdrop.inference.calibrator import (
     Calibrator,
     Samples,
@@ -29,15 +30,17 @@ from graphdrop.inference.classes import ClassSummary, Predictive
 from graphdrop.inference.gaussian import GaussianPredictive, GaussianSummary
 from graphdrop.inference.labels import LabelPredictive, LabelSummary
 from graphdrop.inference.origin import Origin, RawOutputs
-from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.inference.shift import check_edges_of_rates, is_known_graph, warn_of_shift
 from graphdrop.io.devices import has_float64
 from graphdrop.nn.defaults import Masks, PredictionDefaults
 from graphdrop.nn.layerwise import Layerwise, layerwise_samples
 from graphdrop.nn.sampled import SampledModel, sampled
 from graphdrop.sampling import EdgePrior, EdgeRate, RankedEdges
+from graphdrop.sampling.samplers import KEEP_ALL, Draw
 
 Decoder = Callable[[Tensor], Tensor]
+PREDICTION_STEP = 1 << 62
+"""The step number of the masks of predictions, beyond all steps of training."""
 
 FOLDED_NUMBERS = 1 << 18
 """The largest number of values that are summed at once, but at least one sample."""
@@ -329,6 +332,44 @@ def find_edge_prior(model: SampledModel) -> EdgePrior | None:
 def rank_edges(prior: EdgePrior, settings: PredictionDefaults, data: Data) -> RankedEdges:
     """Rank the edges of a graph whose features are as stored."""
     return RankedEdges.from_prior(prior, settings.inputs(data))
+
+
+def resolve_settings(
+    engine: SampledModel,
+    samples: int | None = None,
+    seed: int | None = None,
+    masks: Masks | None = None,
+    temperature: float | None = None,
+) -> PredictionDefaults:
+    """The model's prediction defaults, replaced by the given arguments."""
+    own, trained = engine.defaults, engine.estimator
+    trained_temperature = None if trained is None else trained.temperature
+    chosen = masks or ("relaxed" if temperature is not None else own.masks)
+    if chosen is None:
+        chosen = "hard" if trained_temperature is None else "relaxed"
+    if chosen not in ("relaxed", "hard", "expected", "off"):
+        raise ValueError(f"masks is {chosen!r}: give relaxed, hard, expected or off")
+    if temperature is None:
+        temperature = own.temperature or trained_temperature or TEMPERATURE
+    return replace(
+        own,
+        samples=own.samples if samples is None else samples,
+        seed=own.seed if seed is None else seed,
+        masks="expected" if samples == 0 else chosen,
+        temperature=temperature,
+    )
+
+
+def make_draws(settings: PredictionDefaults, step: int) -> Iterator[Draw | None]:
+    """The draw of each pass that a prediction takes."""
+    if settings.masks == "off":
+        yield KEEP_ALL
+    elif settings.masks == "expected":
+        yield None
+    else:
+        temperature = settings.temperature if settings.masks == "relaxed" else None
+        draw = Draw(settings.seed, step, temperature=temperature, dropout=settings.dropout)
+        yield from (replace(draw, sample=sample) for sample in range(settings.samples))
 
 
 def _layerwise(

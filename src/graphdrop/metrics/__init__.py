@@ -1,15 +1,29 @@
 """Metrics of predictions and of hidden layers: pure functions, and the registry of scores."""
 
 from graphdrop.metrics.batches import OverBatches
-from graphdrop.metrics.calibration import calibration_error, reliability
-from graphdrop.metrics.ood import ood_aupr, ood_auroc
+from graphdrop.metrics.calibration import (
+    calibration_error,
+    posterior_calibration_error,
+    posterior_divergence,
+    reliability,
+)
 from graphdrop.metrics.pavpu import ThresholdAxis, pavpu, pavpu_curve
-from graphdrop.metrics.posterior import posterior_calibration_error, posterior_divergence
-from graphdrop.metrics.rare import average_precision, rare_classes, recall_at_budget
+from graphdrop.metrics.ranking import (
+    average_precision,
+    ood_aupr,
+    ood_auroc,
+    rare_classes,
+    recall_at_budget,
+)
 from graphdrop.metrics.scoring import brier_score, nll, predictive_entropy
 from graphdrop.metrics.selective import aurc, excess_aurc, risk_coverage_curve, selective_risk
-from graphdrop.metrics.smoothing import dirichlet_energy, mean_average_distance, total_variation
-from graphdrop.metrics.spectrum import adjacency, spectral_radius
+from graphdrop.metrics.smoothing import (
+    adjacency,
+    dirichlet_energy,
+    mean_average_distance,
+    spectral_radius,
+    total_variation,
+)
 
 __all__ = [
     "OverBatches",

@@ -15,26 +15,24 @@ from torch import Tensor
 
 from graphdrop.config import Config
 from graphdrop.metrics.calibration import calibration_error
-from graphdrop.metrics.decisions import (
+from graphdrop.metrics.pavpu import pavpu
+from graphdrop.metrics.ranking import RareFigures, ood_auroc, rare_figures
+from graphdrop.metrics.scoring import (
     accuracy,
+    as_columns,
+    brier_score,
+    gaussian_nll,
+    interval_coverage,
+    interval_width,
     label_accuracy,
     label_nll,
     macro_f1,
     micro_f1,
+    nll,
     per_class_recall,
-)
-from graphdrop.metrics.numbers import (
-    as_columns,
-    gaussian_nll,
-    interval_coverage,
-    interval_width,
     r_squared,
     root_mean_square_error,
 )
-from graphdrop.metrics.ood import ood_auroc
-from graphdrop.metrics.pavpu import pavpu
-from graphdrop.metrics.rare import RareFigures, rare_figures
-from graphdrop.metrics.scoring import brier_score, nll
 from graphdrop.metrics.selective import aurc
 
 Output = Literal["classes", "labels", "gaussian"]

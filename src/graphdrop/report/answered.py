@@ -14,7 +14,7 @@ from torchmetrics.functional.classification import binary_precision_recall_curve
 
 from graphdrop.data.names import Names
 from graphdrop.metrics import average_precision, ood_auroc
-from graphdrop.metrics.rare import RareFigures
+from graphdrop.metrics.ranking import RareFigures
 from graphdrop.metrics.registry import find_rare_classes
 from graphdrop.report.collect import POINTS, RunEvidence, of_rows
 

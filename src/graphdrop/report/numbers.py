@@ -22,8 +22,8 @@ from graphdrop.data.names import Names
 from graphdrop.data.sources import short_name
 from graphdrop.inference import GaussianPredictive, predict
 from graphdrop.metrics import registry
-from graphdrop.metrics.numbers import as_columns, mean_error
 from graphdrop.metrics.registry import METRICS
+from graphdrop.metrics.scoring import as_columns, mean_error
 from graphdrop.report.collect import Evidence, describe_run
 from graphdrop.report.conclusions import compare_features
 from graphdrop.train.baselines import DESCRIPTIONS

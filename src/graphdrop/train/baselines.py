@@ -30,8 +30,8 @@ from graphdrop.graph import Graph
 from graphdrop.inference import GaussianPredictive, Predictive
 from graphdrop.kernels import aggregate
 from graphdrop.metrics import ood_auroc
-from graphdrop.metrics.numbers import as_columns
 from graphdrop.metrics.registry import metrics_by_name
+from graphdrop.metrics.scoring import as_columns
 from graphdrop.train.loop import train
 from graphdrop.train.model_file import load_state
 from graphdrop.train.progress import Mute

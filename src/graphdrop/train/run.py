@@ -20,7 +20,7 @@ from graphdrop.config import Config
 from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.inference.calibrator import Calibrator
-from graphdrop.inference.passes import PREDICTION_STEP, make_draws, resolve_settings
+from graphdrop.inference.predictive import PREDICTION_STEP, make_draws, resolve_settings
 from graphdrop.io.devices import find_device
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.layerwise import layerwise_samples

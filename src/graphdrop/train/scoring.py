@@ -38,11 +38,10 @@ from graphdrop.inference.calibrator import (
     average,
     keep_samples,
 )
-from graphdrop.inference.passes import resolve_settings
-from graphdrop.inference.predictive import find_origin, summarize
+from graphdrop.inference.predictive import find_origin, resolve_settings, summarize
 from graphdrop.inference.shift import describe_graph, digest_graph
-from graphdrop.metrics.numbers import as_columns, mean_error
 from graphdrop.metrics.registry import find_rare_classes
+from graphdrop.metrics.scoring import as_columns, mean_error
 from graphdrop.train.model_file import load_state
 from graphdrop.train.objective import explain_divergence
 from graphdrop.train.result import Result, find_warnings

@@ -16,9 +16,15 @@ from graphdrop.data import Dataset
 from graphdrop.data.splits import Split
 from graphdrop.inference import GaussianPredictive, LabelPredictive, Predictive
 from graphdrop.metrics import nll, registry
-from graphdrop.metrics.decisions import accuracy, label_accuracy, label_nll
-from graphdrop.metrics.numbers import as_columns, gaussian_nll, root_mean_square_error
 from graphdrop.metrics.registry import Output, Scores
+from graphdrop.metrics.scoring import (
+    accuracy,
+    as_columns,
+    gaussian_nll,
+    label_accuracy,
+    label_nll,
+    root_mean_square_error,
+)
 
 Moments = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of every target."""

@@ -7,13 +7,13 @@ import math
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from graphdrop.calibration.feature_neighbors import feature_neighbors
-from graphdrop.inference.classes import Predictive
 from graphdrop.inference.origin import Origin
 from graphdrop.inference.propagation import Propagation
 from graphdrop.inference.shift import CalibrationShiftWarning
@@ -26,6 +26,8 @@ from graphdrop.metrics.inputs import (
 
 NEIGHBORS = 20
 """SNAPS: nodes of similar features over which scores are averaged."""
+DENSE = 0.1
+"""Features with a smaller share of nonzeros are compared as sparse ones."""
 
 
 class SetMethod(StrEnum):
@@ -100,21 +102,23 @@ class PredictionSets:
 
 
 def prediction_sets(
-    answer: Predictive,
-    coverage: float = 0.9,
-    method: SetMethod | str | None = None,
+    probabilities: Tensor,
+    predicted: Tensor,
+    origin: Origin,
+    coverage: float,
+    method: SetMethod | str | None,
     *,
-    calibration: tuple[Tensor, Tensor] | None = None,
-    by_class: bool | None = None,
-    seed: int = 0,
+    calibration: tuple[Tensor, Tensor] | None,
+    by_class: bool,
+    calibrated: bool,
+    seed: int,
 ) -> PredictionSets:
-    """Find the prediction sets of an answer; ``Predictive.sets`` explains the arguments."""
-    by_class = bool(answer.rare_classes) if by_class is None else by_class
+    """Find the sets for the probabilities and classes of a prediction (``Predictive.sets``)."""
     method = (SetMethod.LAC if by_class else SetMethod.APS) if method is None else method
     kind = choose(SetMethod, method, "method")
     if not 0 < coverage < 1:
         raise ValueError(f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9")
-    origin, mean = answer.origin, check_probabilities(answer.probabilities)
+    mean = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
     scores = class_scores(mean, kind, origin, _random_parts(origin, len(mean), seed, generator))
     approximate = False
@@ -152,14 +156,14 @@ def prediction_sets(
                 'graph, pass calibration=(rows, labels), or use "aps".'
             )
         else:  # by the probabilities that the model carries
-            approximate |= known.calibrated != (answer.calibrated is not None)
+            approximate |= known.calibrated != calibrated
             stored = check_probabilities(known.probabilities)
             random = torch.rand(len(stored), generator=generator, dtype=torch.float64)
             known_scores = conformal_scores(stored, kind, random)
     labels = check_labels(labels, *known_scores.shape).to(known_scores.device)
     true_class = known_scores.gather(1, labels[:, None]).squeeze(1)
     limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
-    members = fill_empty(scores <= limits.to(scores), answer.predicted)
+    members = fill_empty(scores <= limits.to(scores), predicted)
     always = tuple(limits.isinf().nonzero().flatten().tolist()) if by_class else ()
     return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
 
@@ -222,6 +226,40 @@ def conformal_scores(mean: Tensor, kind: SetMethod, random: Tensor | None = None
     own: Tensor | float = 1.0 if random is None else random[:, None].to(mean)
     ranked = falling.cumsum(-1) - falling * (1 - own)
     return torch.empty_like(mean).scatter_(-1, order, ranked)
+
+
+def feature_neighbors(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The ``k`` other nodes of highest cosine similarity of features, and that similarity.
+
+    They are found in chunks: there is no matrix of nodes by nodes.
+
+    Args:
+        x: features ``[n, features]``, dense or sparse.
+        k: at most n - 1 are returned.
+
+    Returns:
+        Node numbers ``[n, k]`` and similarities ``[n, k]``, at least 0.
+
+    Example:
+        >>> nodes, _ = feature_neighbors(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)
+        >>> nodes.flatten().tolist()
+        [1, 0, 1]
+    """
+    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 - takes a second
+
+    k = max(0, min(k, len(x) - 1))
+    if k == 0:
+        return torch.empty(len(x), 0, dtype=torch.long), torch.empty(len(x), 0).double()
+    x = x.detach()
+    if x.layout is torch.strided and torch.count_nonzero(x) >= DENSE * x.numel():
+        values: Any = x.double().numpy(force=True)
+    else:
+        entries = x.to_sparse_coo().coalesce().cpu()  # type: ignore[no-untyped-call]
+        numbers, place = entries.values().double().numpy(), tuple(entries.indices().numpy())
+        values = sparse.csr_array((numbers, place), shape=tuple(x.shape))
+    search = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(values)
+    distance, nodes = map(torch.from_numpy, search.kneighbors())
+    return nodes.to(x.device), (1.0 - distance).clamp_min(0.0).to(x.device)
 
 
 def conformal_threshold(true_class: Tensor, coverage: float) -> float:

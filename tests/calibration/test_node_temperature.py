@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn.functional import leaky_relu, softplus
 from torch_geometric.data import Data
-from torch_geometric.loader import DataLoader
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.calibration.fit import apply
@@ -15,7 +14,7 @@ from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.metrics import calibration_error
 
-HUBS, CLASSES = 500, 4
+HUBS, CLASSES = 400, 4
 GRAPH_AWARE = ["cagcn", "gats"]
 
 
@@ -79,15 +78,6 @@ def test_some_rows_are_corrected_as_they_are_among_all(model_and_data, kind):
     raw = predict(model, data, 4, calibrator=None)
     assert not torch.allclose(raw.probabilities, whole.probabilities, atol=1e-3)
     assert bool((whole.epistemic >= 0).all())
-
-
-def test_graphs_in_a_loader_are_corrected_each_by_itself(model_and_data):
-    model, data = model_and_data
-    small = Data(x=data.x[:7], edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    both = predict(model, DataLoader([data, small]), masks="off", calibrator=_perturbed(CaGCN))
-    alone = [predict(model, d, masks="off", calibrator=_perturbed(CaGCN)) for d in (data, small)]
-    expected = torch.cat([one.probabilities for one in alone])
-    torch.testing.assert_close(both.probabilities, expected)
 
 
 @pytest.mark.parametrize("kind", [CaGCN, GATS])
@@ -178,17 +168,6 @@ def test_cagcn_is_the_two_layer_gcn_that_it_says():
 
 
 @pytest.mark.parametrize("kind", [CaGCN, GATS])
-def test_no_temperature_is_beyond_a_hundred_times_the_common_one(kind):
-    logits, data = small_world()
-    bias = "bias" if kind is GATS else "second_bias"
-    for number in (-1e4, 1e4):
-        weights = kind.build(3).state_dict() | {bias: torch.tensor(number)}
-        found = kind(2.0, weights, 3).temperatures(Surroundings.of(data, logits))
-        low = (number < 0.0) == (kind is GATS)
-        torch.testing.assert_close(found, torch.full((6,), 0.02 if low else 200.0))
-
-
-@pytest.mark.parametrize("kind", [CaGCN, GATS])
 def test_before_the_first_epoch_it_is_temperature_scaling(kind):
     logits, data = small_world()
     at_first = kind(1.7, kind.build(3).state_dict(), 3).temperatures(Surroundings.of(data, logits))
@@ -200,14 +179,6 @@ def test_before_the_first_epoch_it_is_temperature_scaling(kind):
     assert found.summary() == {"temperature": pytest.approx(common)}
     for name, value in kind.build(3).state_dict().items():
         assert torch.equal(found.network.state_dict()[name], value)
-
-
-def test_three_nodes_are_enough_to_hold_each_out_once(monkeypatch):
-    monkeypatch.setattr("graphdrop.calibration.node_temperature.EPOCHS", 20)
-    logits, path = torch.tensor([[4.0, 0.0]]).repeat(3, 1), torch.tensor([[0, 1], [1, 2]])
-    wrong = calibrate(logits, torch.ones(3).long(), "cagcn", data=Data(edge_index=path))
-    found = wrong.temperatures(Surroundings.of(Data(edge_index=path), logits))
-    assert bool((found > wrong.temperature).all())  # what is wrong thrice is less sure of itself
 
 
 def test_the_margin_is_what_a_right_prediction_lacks_and_a_wrong_one_has():

@@ -1,6 +1,7 @@
-"""What a predictive distribution says, from samples that are written down."""
+"""What a predictive distribution says and shows, from samples that are written down."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch
 from scipy.stats import entropy
 from torch import Tensor
 
+from graphdrop.data.names import Names
 from graphdrop.inference import Predictive, predictive
+from graphdrop.inference.origin import Origin
 
 SAMPLES = torch.tensor(  # [samples, nodes, classes]
     [
@@ -60,13 +63,6 @@ def test_the_vote_is_what_most_samples_chose_and_not_the_highest_mean() -> None:
     assert (summary.vote.item(), summary.classes.item()) == (0, 1)
 
 
-def test_samples_that_agree_leave_no_epistemic_part_and_no_deviation() -> None:
-    summary = summary_of(SAMPLES[:1].expand(50, -1, -1))
-    assert summary.epistemic.abs().max() < 2e-7
-    assert summary.deviation.max() < 1e-12
-    close(summary.entropy, summary.aleatoric)
-
-
 def test_samples_that_contradict_each_other_are_all_epistemic() -> None:
     certain = torch.eye(2, dtype=torch.float64).clamp_min(1e-300)[:, None]
     summary = summary_of(certain)
@@ -99,16 +95,63 @@ def test_intervals_hold_the_middle_of_the_samples_to_a_thousandth(level: float) 
     assert bool((inside <= level + 0.03).all())
 
 
-def test_an_interval_of_certainty_is_its_bin() -> None:
-    low, high = summary_of(SAMPLES[:, 2:3], intervals=True).intervals()
-    assert (low[0, 2].item(), high[0, 2].item()) == (921 / 1024, 922 / 1024)  # 0.9 lies between
-    certain = torch.tensor([[[1.0, 1e-300]]], dtype=torch.float64)
-    low, high = summary_of(certain, intervals=True).intervals()
-    assert (low[0, 0].item(), high[0, 0].item()) == (1023 / 1024, 1.0)
-
-
 def test_intervals_say_what_they_need() -> None:
     with pytest.raises(ValueError, match=r"call predict\(\.\.\., intervals=True\)"):
         summary_of(SAMPLES).intervals()
     with pytest.raises(ValueError, match=r"level is 1\.0; it takes a number between 0 and 1"):
         summary_of(SAMPLES, intervals=True).intervals(1.0)
+
+
+PROBABILITIES = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+VOTES = torch.tensor([[1, 2, 0], [0, 3, 0], [0, 0, 3]])
+PREDICTION = Predictive(
+    PROBABILITIES, VOTES, torch.tensor([0.9, 0.1, 0.5]), torch.zeros(3, 3), 3, decision="vote"
+)
+
+
+def test_a_notebook_shows_the_least_certain_nodes_first() -> None:
+    shown = PREDICTION._repr_html_()
+    places = [
+        shown.index(f"<tr><td>{node}</td><td>{chosen}</td>")
+        for node, chosen in ((2, 2), (0, 1), (1, 1))
+    ]
+    assert places == sorted(places)
+    assert "<td>0.400</td><td>1.089</td>" in shown
+
+
+def test_the_least_certain_nodes_come_first() -> None:
+    assert PREDICTION.most_uncertain(2).tolist() == [2, 0]
+    assert PREDICTION.most_uncertain(by="expected_entropy").tolist() == [0, 2, 1]
+    with pytest.raises(ValueError, match="k is -1; it takes a number of nodes"):
+        PREDICTION.most_uncertain(-1)
+
+
+def test_a_table_has_a_row_for_every_node() -> None:
+    pytest.importorskip("pandas")
+    table = PREDICTION.to_pandas()
+    assert table["predicted"].tolist() == [1, 1, 2]
+    assert table["probability_1"].tolist() == pytest.approx([0.4, 0.8, 0.3])
+    assert table["entropy"].tolist() == pytest.approx(PREDICTION.entropy.tolist())
+    parts = table["expected_entropy"] + table["mutual_information"]
+    assert parts.tolist() == pytest.approx(table["entropy"].tolist())
+
+
+def test_nodes_and_classes_are_called_by_their_names() -> None:
+    pytest.importorskip("pandas")
+    names = Names(ids=("ann", "<b>", "cleo", "dan"), classes=("x", "y", "z"))
+    rows = torch.tensor([3, 1, 0])
+    named = replace(PREDICTION, origin=Origin(rows=rows, names=names))
+    table = named.to_pandas()
+    assert table.index.tolist() == ["dan", "<b>", "ann"]
+    assert table["predicted"].tolist() == ["y", "y", "z"]
+    assert table.loc["<b>", "probability_y"] == pytest.approx(0.8)
+    assert "<td>&lt;b&gt;</td><td>y</td>" in named._repr_html_()
+
+
+def test_a_table_of_all_nodes_has_the_order_of_the_rows_they_came_from() -> None:
+    pytest.importorskip("pandas")
+    names = Names(ids=("ann", "bob", "cleo"), rows=torch.tensor([2, 0, 1]))
+    table = replace(PREDICTION, origin=Origin(names=names)).to_pandas()
+    assert table.index.tolist() == ["bob", "cleo", "ann"]
+    assert table["probability_1"].tolist() == pytest.approx([0.8, 0.3, 0.4])
+    assert PREDICTION.probabilities[names.order, 1].tolist() == pytest.approx([0.8, 0.3, 0.4])

@@ -1,4 +1,4 @@
-"""Rare classes: how well they are ranked, what a budget finds, and which threshold a cost asks for.
+"""How well scores rank: uncertainties of nodes out of distribution, probabilities of rare classes.
 
 Of a class with few nodes the predicted class says little, since it is seldom the likeliest one.
 What counts is the order of its probabilities, and where to draw a line in it.
@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from graphdrop.metrics.inputs import check_flags, check_scores, count_at_least
-from graphdrop.metrics.ood import ood_aupr
 
 SHARE = 0.1
 """A class with a smaller share of the labelled nodes is rare ..."""
@@ -38,6 +38,34 @@ def rare_classes(counts: Sequence[int]) -> tuple[int, ...]:
     return tuple(label for label, count in enumerate(counts) if 0 < count < most)
 
 
+def ood_auroc(uncertainty: Tensor, out_of_distribution: Tensor) -> Tensor:
+    """AUROC of out-of-distribution detection by uncertainty; ties count half.
+
+    0.5 is random and 1 is perfect.
+
+    Args:
+        uncertainty: one score per example `(n,)`, higher for more uncertain.
+        out_of_distribution: boolean `(n,)`, with at least one of each.
+
+    Example:
+        >>> ood_auroc(torch.tensor([0.1, 0.9]), torch.tensor([False, True])).item()
+        1.0
+    """
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - takes a second
+
+    scores, flags = _check_pair(uncertainty, out_of_distribution, _OF_NODES)
+    return torch.tensor(roc_auc_score(flags, scores), dtype=torch.float64)
+
+
+def ood_aupr(uncertainty: Tensor, out_of_distribution: Tensor) -> Tensor:
+    """`average_precision` with out-of-distribution as the positive class.
+
+    A blind score gets the share of out-of-distribution examples. The arguments are those of
+    `ood_auroc`; negate both for the in-distribution examples as the positive class.
+    """
+    return average_precision(*_check_pair(uncertainty, out_of_distribution, _OF_NODES))
+
+
 def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
     """The mean precision over the recalls that the scores reach; chance gives the positives' share.
 
@@ -48,11 +76,31 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
         positive: boolean `(n,)`, with at least one of each.
 
     Example:
-        >>> import torch
         >>> average_precision(torch.tensor([0.9, 0.8]), torch.tensor([False, True])).item()
         0.5
     """
-    return ood_aupr(scores, positive)
+    from sklearn.metrics import average_precision_score  # noqa: PLC0415 - takes a second
+
+    scores, flags = _check_pair(scores, positive, ("scores", "positive"))
+    return torch.tensor(average_precision_score(flags, scores), dtype=torch.float64)
+
+
+_OF_NODES = ("uncertainty", "out_of_distribution")
+
+
+def _check_pair(scores: Tensor, flags: Tensor, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """Scores in float64 and boolean flags `(n,)` on the CPU, with at least one of each kind."""
+    if not isinstance(scores, Tensor) or scores.ndim != 1:
+        shape = tuple(getattr(scores, "shape", ()))
+        raise ValueError(f"{names[0]} has shape {shape}; it takes one score per example (n,)")
+    scores = check_scores(scores, len(scores), names[0])
+    flags = check_flags(flags, len(scores), names[1])
+    if not 0 < int(flags.sum()) < len(scores):
+        raise ValueError(
+            f"{names[1]} marks {int(flags.sum())} of {len(scores)} examples, but it needs at "
+            "least one of each kind: pass the examples of both kinds together"
+        )
+    return scores.detach().cpu(), flags.cpu()
 
 
 def budget_nodes(budget: str | float, total: int) -> int:
@@ -90,7 +138,6 @@ def recall_at_budget(scores: Tensor, positive: Tensor, budget: str | float) -> f
         budget: a share or a number of nodes, as in `budget_nodes`.
 
     Example:
-        >>> import torch
         >>> recall_at_budget(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([True, False, True]), 1)
         0.5
     """

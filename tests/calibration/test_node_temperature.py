@@ -14,7 +14,7 @@ from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.metrics import calibration_error
 
-HUBS, CLASSES = 400, 4
+HUBS, CLASSES = 500, 4
 GRAPH_AWARE = ["cagcn", "gats"]
 
 

@@ -9,8 +9,8 @@ Protocols:
     b   training and validation labels do both: they are divided into three parts at random, each of
         three networks has another part for validation, and the answer is the mean of the three.
 
-What the recipe auto chooses on validation nodes is chosen once for a graph and a model, with seed 0
-under protocol a, and all other runs of them take it over.
+What the recipe auto chooses on validation nodes is chosen once for a graph, a protocol and a model,
+by the first network of seed 0, and all other networks take it over.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def run_cell(cell: Cell, settings: Any = None) -> Record:
     """Train, answer and score, with settings that were chosen before or anew."""
     started = time.process_time()
     data, model = _graph(cell.graph, cell.seed), MODELS[cell.model]
-    answers, held_out = list[Answer](), data.val_mask
+    answers, held_out, chosen = list[Answer](), data.val_mask, settings
     if cell.protocol == "a":
         answers = [model(data, cell.seed, settings)]
         checked = answers[0].probabilities[held_out]
@@ -270,7 +270,8 @@ def run_cell(cell: Cell, settings: Any = None) -> Record:
                 torch.zeros_like(held_out).index_fill(0, known[some], value=True)
                 for some in (fold != i, fold == i)
             )
-            answers.append(model(part, cell.seed, settings))
+            answers.append(model(part, cell.seed, chosen))
+            chosen = chosen or answers[0].settings
             out_of_fold.append(answers[-1].probabilities[known[fold == i]])
         checked = torch.cat(out_of_fold)
     probabilities = torch.stack([answer.probabilities for answer in answers]).mean(0)
@@ -324,7 +325,7 @@ def make_runs(
     store, asked = Store(folder), list(cells(parts, seeds, only))
     for i, cell in enumerate(asked, 1):
         if cell.key not in store.records() and (not models or cell.model in models):
-            first = store.records().get(cell._replace(protocol="a", seed=0).key, {})
+            first = store.records().get(cell._replace(seed=0).key, {})
             record = run_cell(cell, first.get("chosen"))
             store.append(record)
             scores = ", ".join(f"{name} {value:.3f}" for name, value in record["test"].items())

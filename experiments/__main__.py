@@ -239,6 +239,10 @@ def edges(
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Run nothing: render the runs that are there.")
     ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Markdown whose tables are renewed; the figure goes to pictures there."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("results/edges"),
 ) -> None:
     """Compare models on graphs of which some edges are wrong, and write tables and the figure.
@@ -254,7 +258,10 @@ def edges(
     rendering = doubtful_edges_page.render(out)
     for table in rendering.tables.values():
         _console().print(table.to_rich())
-    say(f"edges: {', '.join(map(str, rendering.write(out)))}")
+    paths = rendering.write(out)
+    if page is not None:
+        paths += doubtful_edges_page.write_page(page, rendering)
+    say(f"edges: {', '.join(map(str, paths))}")
 
 
 def _dataset(name: str, files: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -12,11 +13,13 @@ from matplotlib.figure import Figure
 from experiments.comparisons import crossed
 from experiments.controlled import outcome
 from experiments.doubtful_edges import DEFAULT, PARTS
-from experiments.plots.figures import Curve, Panel, draw_figure
+from experiments.evidence_page import with_passages
+from experiments.plots.figures import Curve, Panel, draw_figure, save_figure
 from experiments.rendering import Rendering
 from experiments.store import Record, Store
 from experiments.tables import Table
 from experiments.worth import interval_text
+from graphdrop.io.files import replace_file
 
 REFERENCE = "GCN-DO"
 PUBLISHED: Mapping[str, Mapping[str, str]] = {
@@ -52,6 +55,19 @@ def render(folder: Path) -> Rendering:
                 title = f"{TITLES[part]}; protocol {protocol}"
                 tables[f"{part}-{protocol}"] = Table(title, COLUMNS, rows)
     return Rendering(tables, _figure(runs))
+
+
+def write_page(page: Path, rendering: Rendering) -> list[Path]:
+    """Renew the tables between the marks of a page, and its picture."""
+    made = {name: partial(_without_title, table) for name, table in rendering.tables.items()}
+    text = with_passages(page.read_text(encoding="utf-8"), made)
+    replace_file(page, text.encode())
+    figures = rendering.figures.items()
+    return [page, *(save_figure(one, page.parent / "pictures" / name) for name, one in figures)]
+
+
+def _without_title(table: Table) -> str:
+    return table.to_markdown().partition("\n\n")[2].strip()
 
 
 def _rows(

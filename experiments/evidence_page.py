@@ -91,9 +91,8 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
     }
 
 
-def with_passages(page: str, folder: Path) -> str:
+def with_passages(page: str, made: Mapping[str, Callable[[], str]]) -> str:
     """A page with every passage between its marks, which stand on lines of their own or in one."""
-    made = passages(folder)
 
     def renewed(found: re.Match[str]) -> str:
         name = found["name"]
@@ -110,7 +109,7 @@ def with_passages(page: str, folder: Path) -> str:
 def main(results: str, *pages: str) -> None:
     """Write the passages into pages."""
     for path in map(Path, pages):
-        text = with_passages(path.read_text(encoding="utf-8"), Path(results))
+        text = with_passages(path.read_text(encoding="utf-8"), passages(Path(results)))
         replace_file(path, text.encode())
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_passages_that_are_made_are_what_the_lines_give():
     said = (ROOT / "docs/evidence.md").read_text("utf-8")
-    made = with_passages(said, ROOT / "results")
+    made = with_passages(said, passages(ROOT / "results"))
     assert said == made, "python -m experiments.evidence_page results docs/evidence.md"
 
 
@@ -41,7 +41,7 @@ def test_a_passage_within_a_line_stays_within_it():
     mark = BEGIN.format(name="claim-arm")
     cell = f"| ARM | {mark}what was said before{END} |"
     made = passages(ROOT / "results")["claim-arm"]()
-    assert with_passages(cell, ROOT / "results") == f"| ARM | {mark}{made}{END} |"
+    assert with_passages(cell, passages(ROOT / "results")) == f"| ARM | {mark}{made}{END} |"
 
 
 def kept(config):

@@ -14,6 +14,9 @@ GRAPH = "cora, Metattack 25 %"
 @pytest.fixture(autouse=True)
 def synthetic(monkeypatch):
     monkeypatch.setattr(doubtful_edges, "GRAPHS", {GRAPH: Noisy("synthetic", 0.5)})
+    parts = {"attack": ([GRAPH], "ab", doubtful_edges.RIVALS)}
+    monkeypatch.setattr(doubtful_edges, "PARTS", parts)
+    doubtful_edges._graph.cache_clear()
 
 
 def test_edges_are_added_at_random_each_once_and_in_both_directions():

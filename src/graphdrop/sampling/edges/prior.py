@@ -47,10 +47,11 @@ COEFFICIENT_WIDTH = 1.5
 START = np.array([2.0, -1.5, 1.5, -1.0, 1.0, 1.0])
 LARGEST = 15.0
 """A logit at which masks keep every edge; further ones are no different in float32."""
-TOLERANCE = 1e-6
-"""A step that gains a smaller share of the loss is the last one."""
-COLUMNS, FEWER_COLUMNS, MANY_EDGES = 128, 64, 200_000
+MANY_EDGES = 200_000
+COLUMNS, FEWER_COLUMNS = 128, 64
 """Columns that features are projected to, and those on graphs with many edges."""
+TOLERANCE, LARGER_TOLERANCE = 1e-6, 1e-5
+"""A step that gains a smaller share of the loss is the last one; and on graphs with many edges."""
 STEPS = 60
 """The largest number of iterations of L-BFGS from one start."""
 BOUNDS = ((-8.0, 8.0), (-12.0, 12.0), (-6.0, 6.0), *[(-12.0, 12.0)] * 3)
@@ -532,6 +533,8 @@ class _Problem:
     def _descend(self, start: Vector, *, free: bool) -> Vector:
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes half a second to import
 
+        many = self.model.graph.num_edges >= MANY_EDGES
+
         found = minimize(
             self.loss,
             start,
@@ -539,7 +542,7 @@ class _Problem:
             "L-BFGS-B",
             jac=True,
             bounds=[(-12.0, 12.0)] * self.count + list(BOUNDS),
-            options={"maxiter": STEPS, "ftol": TOLERANCE},
+            options={"maxiter": STEPS, "ftol": LARGER_TOLERANCE if many else TOLERANCE},
         )
         out: Vector = found.x
         return out

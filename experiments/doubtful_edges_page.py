@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.comparisons import crossed
+from experiments.comparisons.difference import t_difference
 from experiments.controlled import outcome
 from experiments.doubtful_edges import DEFAULT, PARTS
 from experiments.evidence_page import with_passages
@@ -121,9 +122,9 @@ def _difference(
     )
     if len(seeds) > 1:
         return (interval_text(crossed(values), digits),)
-    reach = 1.96 * values.std(ddof=1) / np.sqrt(values.size)
-    low, high = values.mean() - reach, values.mean() + reach
-    return (f"{values.mean():+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]",)
+    variance = float(values.var(ddof=1)) / values.size
+    found = t_difference(float(values.mean()), variance, values.size - 1)
+    return (interval_text(found, digits),)
 
 
 SHARES = {0: "0 %", 10: "10 %", 25: "25 %"}

@@ -90,3 +90,28 @@ def test_the_answers_of_the_closed_form_teach_all_nodes():
     torch.testing.assert_close(found.loss, cross_entropy(output[train], run.labels))
     expected = -0.7 * (answers * output.log_softmax(1)).sum(1).mean()
     torch.testing.assert_close(more["agree"], expected.detach())
+
+
+@pytest.mark.parametrize("better", ["fitted", "one-rate"])
+def test_where_kept_edges_join_equal_classes_only_the_rates_are_called_into_question(
+    better, monkeypatch
+):
+    tried, notes = list[Config](), list[str]()
+
+    def score(config: Config, *_: object) -> float:
+        tried.append(config)
+        return float(config.model.edges != better)
+
+    monkeypatch.setattr(auto, "trial_nll", score)
+    config = auto.choose_settings(Config(**SHORT), planted(), Noting(notes))
+    assert config.model.edges == better
+    fitted = [trial for trial in tried if trial.model.edges == "fitted"]
+    count = len(fitted)
+    for rates, alike in zip(tried[:count], tried[count : 2 * count], strict=True):
+        assert (rates.model.edges, alike.model.edges) == ("fitted", "one-rate")
+        assert rates.model.residual == alike.model.residual  # neighbours are used alike
+        assert rates.objective.agree == alike.objective.agree
+    if better == "fitted":
+        assert len(tried) == 2 * count
+    else:
+        assert "One rate per layer is better on validation nodes than rates per edge." in notes

@@ -145,7 +145,7 @@ def _choose_by_traits(
         )
         for way in possible
     ]
-    kept_traits = traits
+    kept_traits, fit, confirmed = traits, None, False
     if not (own or numbers) and _asks_for_fitted_rates(config):
         fit = fit_edges(candidates[0].config, dataset)
         progress.note(fit.summary())
@@ -161,13 +161,28 @@ def _choose_by_traits(
                 )
                 for way in ways(kept_traits)
             ]
-            candidates = fitted if insists else [*fitted, *candidates]
+            if insists:
+                candidates = fitted
+            elif not kept_traits.homophilous:
+                candidates = [*fitted, *candidates]
+            else:  # neighbours by kept edges are averaged: only the rates are called into question
+                alike = [
+                    Candidate(
+                        _complete(config, dataset, kept_traits, c.way, changed={}),
+                        DESCRIPTIONS[c.way],
+                    )
+                    for c in fitted
+                ]
+                best = find_best([*fitted, *alike], dataset, progress, device)
+                candidates = [best] if best.per_edge else candidates
+                confirmed = best.per_edge
 
     tried, best = len(candidates) > 1, candidates[0]
     if tried:
         best = find_best(candidates, dataset, progress, device)
-        if candidates[0].per_edge and not best.per_edge:
-            progress.note("One rate per layer is better on validation nodes than rates per edge.")
+    if fit is not None and fit.test.differs and not best.per_edge:
+        progress.note("One rate per layer is better on validation nodes than rates per edge.")
+    tried |= confirmed
     described = kept_traits if best.per_edge else traits
     lines = explain(described, best.way, tried=tried).splitlines()
     if numbers:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphdrop.graph import Graph
 from graphdrop.nn import SampledGCNConv
-from graphdrop.nn.plan import SharedProduct, layer_passes
+from graphdrop.nn.conv import SharedProduct
 from graphdrop.sampling.samplers import Draw
 
 
@@ -19,6 +19,6 @@ def one_pass(
     shared: SharedProduct | None = None,
 ) -> Tensor:
     """The output of a layer of this number; without a draw, under the expected mask."""
-    (drawn,) = layer_passes(layer, graph, [draw], number)
+    (drawn,) = layer.passes(graph, [draw], number)
     out: Tensor = layer(x, graph, drawn=drawn, shared=shared)
     return out

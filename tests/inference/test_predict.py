@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from contracts.allocations import allocations
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.inference import Predictive, predict, predictive
-from graphdrop.nn import GCN, models, plan
+from graphdrop.nn import GCN, conv, models
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import (
     Draw,
@@ -171,8 +171,8 @@ def test_all_samples_share_the_first_product_where_no_mask_touches_it(
         multiplied.append(weight)
         return product(x, weight, bias)
 
-    product = plan._product
-    monkeypatch.setattr(plan, "_product", counted)
+    product = conv.multiply
+    monkeypatch.setattr(conv, "multiply", counted)
     predict(model, data, 40)  # more than have their rates drawn together
     first = model.layers[0].weight
     assert sum(weight is first for weight in multiplied) == products

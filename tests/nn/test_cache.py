@@ -88,7 +88,7 @@ X, ROWS = normal(TOWN.num_nodes, 5), torch.tensor([1, 4])
 
 def fresh(model: GCN, *arguments: Tensor, rows: Tensor | None = None) -> Tensor:
     """The same model's output when it remembers nothing."""
-    model._inputs = Inputs()
+    model.inputs = model.convs[0].inputs = Inputs()
     out: Tensor = model(*(argument.clone() for argument in arguments), rows=rows)
     return out
 

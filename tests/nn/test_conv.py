@@ -13,9 +13,9 @@ from contracts.single_layers import one_pass
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
-from graphdrop.nn import SampledGCNConv, plan
+from graphdrop.nn import SampledGCNConv, conv
+from graphdrop.nn.conv import Order, SharedProduct
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.plan import Order, SharedProduct
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -118,7 +118,7 @@ def test_the_cheaper_order_is_taken(
     features: int, outputs: int, blocks: int | None, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = Spy()
-    monkeypatch.setattr(plan, "aggregate", spy)
+    monkeypatch.setattr(conv, "aggregate", spy)
     layer = SampledGCNConv(features, outputs, GraphDropConnect(FixedRate(keep=0.5), blocks=blocks))
     one_pass(layer, normal(NODES, features), TOWN.graph(), Draw(1, 1))
     assert spy.widths == [width]
@@ -201,8 +201,8 @@ def test_samples_share_the_product_that_no_mask_touches(
         multiplied.append(weight)
         return product(x, weight)
 
-    product = plan._product
-    monkeypatch.setattr(plan, "_product", count)
+    product = conv.multiply
+    monkeypatch.setattr(conv, "multiply", count)
     shared = SharedProduct()
     found = [one_pass(layer, x, graph, draw, shared=shared) for draw in draws]
     assert all(map(torch.equal, found, wanted))
@@ -235,7 +235,7 @@ def test_pairs_are_refused_where_their_products_would_fill_the_memory(
     layer = SampledGCNConv(FEATURES, OUTPUTS, GraphDropConnect(FixedRate(keep=0.5), pairs=True))
     x, graph = normal(NODES, FEATURES), TOWN.graph()
     one_pass(layer, x, graph, Draw(1, 1))
-    monkeypatch.setattr(plan, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
+    monkeypatch.setattr(conv, "PAIR_BYTES", 4 * NODES * FEATURES * OUTPUTS - 1)
     with pytest.raises(ValueError, match=r"use GraphDropConnect\(blocks=None\)"):
         one_pass(layer, x, graph, Draw(1, 1))
 

@@ -28,7 +28,7 @@ from graphdrop import (
 from graphdrop.graph import Graph
 from graphdrop.kernels import aggregate
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.nn.layerwise import states
+from graphdrop.nn.layerwise import storage
 from graphdrop.nn.stack import ConvStack
 from graphdrop.sampling.edges.features import EDGE_FEATURES
 from graphdrop.sampling.rates import AmortizedRate, LearnedRate
@@ -177,7 +177,7 @@ def test_layerwise_preprocesses_rows_as_the_model_does(features: Any) -> None:
 def test_samples_that_do_not_fit_side_by_side_are_computed_in_groups(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(states, "FOLDER_BYTES", (2 * 2 + 1) * 4 * NODES * 16)
+    monkeypatch.setattr(storage, "FOLDER_BYTES", (2 * 2 + 1) * 4 * NODES * 16)
     model = GCN(FEATURES, 16, 3, 4, GraphDropConnect(0.3), seed=1)
     assert_same(model, some_graph())
     whole = predict(model, some_graph(), 5, seed=3)
@@ -213,19 +213,26 @@ def test_memory_mapped_features_are_not_copied(tmp_path: Path) -> None:
     assert max(highest) - highest[0] < x.nbytes // 2
 
 
-def test_layerwise_says_what_it_does_not_take() -> None:
+def test_a_module_of_ones_own_with_layers_that_read_their_edges_is_walked() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = pyg.GCNConv(FEATURES, 4)
+            self.first, self.second = pyg.GATConv(FEATURES, 8), pyg.GCNConv(8, 4)
+            self.norm = pyg.GraphNorm(8)
 
-        def forward(self, x: Any, edge_index: Any) -> Any:
-            return self.layer(x, edge_index)
+        def forward(self, x: Any, edge_index: Any, edge_weight: Any) -> Any:
+            return self.second(self.norm(self.first(x, edge_index)), edge_index, edge_weight)
 
+    model = Own()
+    attach(model, GraphDropConnect(0.3, blocks=2), seed=1)
+    assert_same(model, some_graph(weights=True))
+    assert_same(model, some_graph(weights=True), rows=torch.tensor([40, 3, 5]))
+
+
+def test_layerwise_says_what_it_does_not_take() -> None:
     data, gdc = some_graph(), GraphDropConnect(0.3)
     for model, options, message in (
-        (Own(), {}, "takes a graphdrop.GCN or a torch_geometric"),
-        (pyg.GCN(FEATURES, 8, 2, 4, norm="graph_norm"), {}, "reads all nodes at once"),
+        (pyg.SGConv(FEATURES, 4), {}, "may read more than the edges into a node"),
         (pyg.GCN(FEATURES, 8, 2, 4), {"sample_dropout": True}, "sample_dropout=True"),
     ):
         attach(model, gdc, **options)  # type: ignore[arg-type]

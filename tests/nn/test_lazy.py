@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.lazy import LazyMatrix
+from graphdrop.nn.features import LazyMatrix, SparseFeatures
 
 X = torch.zeros(4, 6).index_put((torch.arange(4), torch.tensor([5, 0, 0, 2])), torch.rand(4))
 

@@ -12,7 +12,7 @@ from contracts.edge_lists import EdgeList
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import SOURCE_ONLY
-from graphdrop.nn import GCN, SampledGCNConv, plan
+from graphdrop.nn import GCN, SampledGCNConv, conv
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
@@ -130,7 +130,7 @@ def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, bef
     x, draw = normal(NODES, FEATURES), Draw(1, 2)
     hidden = x.double()
     for number, layer in enumerate(layers_of(model)):
-        edge_key, entry_key = draw.key(number), draw.key(number + plan.DROPOUT_STREAM)
+        edge_key, entry_key = draw.key(number), draw.key(number + conv.DROPOUT_STREAM)
         Z = torch.tensor(
             [
                 hard_draw(edge_key, 0.7, max(v, u), min(v, u), rank)
@@ -206,7 +206,7 @@ def test_the_tape_of_a_pass_has_every_mask_and_its_width(
 def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
     pairs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "MAX_SPARSE_BLOCKS", FEATURES - 1)
+    monkeypatch.setattr(conv, "MAX_SPARSE_BLOCKS", FEATURES - 1)
     sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=pairs, first_blocks=None)
     model, x = GCN(FEATURES, HIDDEN, 1, OUTPUTS, sampler), torch.eye(NODES, FEATURES)
     draw = Draw(1, 1)

@@ -1,7 +1,6 @@
 """Samples that are made together have the bits of single passes, whatever the sampler."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,9 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from contracts.masked_sums import normal, power_law_edges
-from graphdrop.graph import Graph
-from graphdrop.kernels.samples import aggregate_samples
-from graphdrop.nn import GCN, plan
+from graphdrop.nn import GCN
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
 from graphdrop.sampling.samplers import (
     Draw,
@@ -75,21 +72,3 @@ def test_a_hook_sees_every_pass(data: Data) -> None:
     list(model.samples(data, [Draw(0, 0, sample) for sample in range(3)]))
     assert len(seen) == 3
     assert any((out < 0.0).any() for out in seen)  # before the relu
-
-
-def test_a_layer_makes_samples_in_one_walk(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = GCN(FEATURES, 8, 3, 5, GraphDropConnect(FixedRate(keep=0.6), blocks=2), seed=1).eval()
-    walks = []
-
-    def counted(graph: Graph, inputs: Sequence[Tensor], *rest: Any, **options: Any) -> list[Tensor]:
-        walks.append(len(inputs))
-        return aggregate_samples(graph, inputs, *rest, **options)
-
-    monkeypatch.setattr(plan, "aggregate_samples", counted)
-    draws = [Draw(0, 0, sample) for sample in range(4)]
-    with torch.no_grad():
-        list(model.samples(data, draws))
-    assert walks == [4, 4, 4]
-    walks.clear()
-    list(model.samples(data, draws))  # gradients keep the order of single passes
-    assert not walks

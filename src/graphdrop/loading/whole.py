@@ -138,8 +138,8 @@ class WholeGraph:
         """The whole graph as PyG's `gcn_norm` normalizes it, computed once.
 
         Args:
-            loop_weight: the weight of the self-loop that a node without one is given; of several of
-                its own the last one counts. None adds no self-loops.
+            loop_weight: the weight of the self-loop that a node without one is given, where edges
+                have weights; of several of its own the last one counts. None adds no self-loops.
         """
 
         def make() -> Graph:
@@ -147,7 +147,6 @@ class WholeGraph:
 
             edges, weight = self.edge_index, self.edge_weight
             if loop_weight is not None:
-                weight = torch.ones(self.num_edges) if weight is None else weight
                 edges, weight = add_remaining_self_loops(edges, weight, loop_weight, self.num_nodes)
             return Graph.from_edge_index(
                 edges, self.num_nodes, weight, normalization=Normalization.SYM, self_loops=False

@@ -1,9 +1,8 @@
 """Layers and models with sampled connections."""
 
 from graphdrop.nn.conv import SampledGCNConv
-from graphdrop.nn.handle import Handle
 from graphdrop.nn.models import GCN
-from graphdrop.nn.sampled import sampled
+from graphdrop.nn.sampled import Handle, sampled
 
 __all__ = [
     "GCN",

@@ -40,6 +40,8 @@ class _Stored(BaseModel):
     masks: Masks | None = None
     temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     dropout: bool = True
+    sample_dropout: bool = False
+    batch_statistics: bool = False
     decision: Literal["vote", "mean"] = "mean"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     calibration: dict[str, Any] | None = None
@@ -136,6 +138,10 @@ class PredictionDefaults:
     """The temperature of relaxed masks; ``None`` for that of the model's estimator."""
     dropout: bool = True
     """Whether samples also apply the additional DropOut of layers."""
+    sample_dropout: bool = False
+    """Whether samples of an attached model also draw its own DropOut."""
+    batch_statistics: bool = False
+    """Whether BatchNorm of an attached model normalizes samples by the batch."""
     decision: Literal["vote", "mean"] = "mean"
     """The predicted class: majority vote of the samples, or highest mean probability."""
     seed: int = 0

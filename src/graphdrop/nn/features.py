@@ -1,13 +1,15 @@
-"""Node features as a layer reads them, dense or sparse."""
+"""Node features as a layer reads them: dense, sparse, or a tensor that is not stored as dense."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils._pytree import tree_map_only
 
 from graphdrop.graph import CSR, Graph
 from graphdrop.graph.csr import row_entries
@@ -92,20 +94,21 @@ class SparseFeatures:
 
     def drop(self, mask: Mask, nodes: Tensor | None) -> SparseFeatures:
         """DropOut on sparse input: multiply every nonzero by the draw of its node and feature."""
-        return self._times(_source_multipliers(mask, self.matrix, nodes))
+        values = entry_draws(mask.key, nodes, self.matrix.indptr, self.matrix.indices)
+        return self.scaled(multipliers(as_read(values, mask), mask, mask.keep_logit))
 
     def dropout(self, rate: float) -> SparseFeatures:
         """DropOut by torch's generator, drawn for the nonzeros alone."""
-        return self._times(_kept(self.matrix.value, rate)) if rate else self
+        return self.scaled(_draw_dropout(self.matrix.value, rate)) if rate else self
 
     def scaled(self, factor: Tensor) -> SparseFeatures:
-        """All values multiplied by a number."""
-        return self._times(factor)
-
-    def _times(self, factor: Tensor) -> SparseFeatures:
+        """The values multiplied by a number, or by a factor each."""
         value = (self.matrix.value if self.value is None else self.value) * factor
         scaled = self.matrix.with_values(value.detach())
         return SparseFeatures(scaled, value if value.requires_grad else None)
+
+
+Features = Tensor | SparseFeatures
 
 
 class _ToValues(torch.autograd.Function):
@@ -127,22 +130,16 @@ class _ToValues(torch.autograd.Function):
         return gradient, torch.cat(slopes), None, None
 
 
-def _source_multipliers(mask: Mask, matrix: CSR, nodes: Tensor | None) -> Tensor:
-    """The DropOut multiplier of every nonzero, ``[nonzeros]``."""
-    values = entry_draws(mask.key, nodes, matrix.indptr, matrix.indices)
-    return multipliers(as_read(values, mask), mask, mask.keep_logit)
-
-
 def dropout(x: Tensor | SparseFeatures, rate: float) -> Tensor | SparseFeatures:
     """DropOut by torch's generator; of sparse features nonzeros alone are drawn."""
     if isinstance(x, SparseFeatures):
         return x.dropout(rate)
     if x.device.type != "cpu":
         return torch.nn.functional.dropout(x, rate)
-    return x * _kept(x, rate) if rate else x
+    return x * _draw_dropout(x, rate) if rate else x
 
 
-def _kept(like: Tensor, rate: float) -> Tensor:
+def _draw_dropout(like: Tensor, rate: float) -> Tensor:
     """Multipliers by uniform numbers: a third of the time of torch's DropOut on a CPU."""
     return (torch.rand_like(like) >= rate) / (1.0 - rate)
 
@@ -150,3 +147,88 @@ def _kept(like: Tensor, rate: float) -> Tensor:
 def drop_dense(x: Tensor, mask: Mask, graph: Graph) -> Tensor:
     """DropOut on dense input: multiply every entry by the draw of its node and feature."""
     return aggregate(graph.source_loops, x, mask)
+
+
+def linear(x: Features, layer: nn.Linear) -> Tensor:
+    """A linear layer on dense or sparse features."""
+    if isinstance(x, SparseFeatures):
+        return x.matmul(layer.weight.t().contiguous()) + layer.bias
+    out: Tensor = layer(x)
+    return out
+
+
+class Multiplied(Protocol):
+    """What can be multiplied by weights without being dense, such as ``SparseFeatures``."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where products are."""
+
+    def matmul(self, weight: Tensor) -> Tensor:
+        """``X W``, with its gradients."""
+
+    def to_dense(self) -> Tensor:
+        """``X``, with its gradients."""
+
+
+DESCRIBING = frozenset(
+    {
+        Tensor.dim,
+        Tensor.size,
+        Tensor.__len__,
+        Tensor.shape.__get__,  # type: ignore[attr-defined]
+        Tensor.dtype.__get__,  # type: ignore[attr-defined]
+        Tensor.device.__get__,
+        Tensor.layout.__get__,  # type: ignore[attr-defined]
+    }
+)
+"""Functions that read no entries."""
+
+
+class LazyMatrix(Tensor):
+    """A tensor without entries of its own: a linear layer reads the product with its weights.
+
+    Every other function that needs the entries gets them as a dense tensor, so that any layer
+    computes what it would from dense input.
+
+    Example:
+        >>> x = LazyMatrix.of(SparseFeatures.from_tensor(torch.eye(3)))
+        >>> nn.functional.linear(x, torch.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[1.0], [2.0], [3.0]]
+    """
+
+    matrix: Multiplied
+
+    @classmethod
+    def of(cls, matrix: Multiplied, dtype: torch.dtype = torch.float32) -> LazyMatrix:
+        """A tensor of the matrix's shape, which takes no memory."""
+        number = torch.empty((), dtype=dtype, device=matrix.device)
+        lazy = number.expand(matrix.shape).as_subclass(cls)
+        lazy.matrix = matrix
+        return lazy
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Called by torch in place of any of its functions that was given such a tensor."""
+        kwargs = kwargs or {}
+        if func is nn.functional.linear and args and isinstance(args[0], LazyMatrix):
+            return args[0]._multiply(*args[1:], **kwargs)
+        if func in DESCRIBING:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        args, kwargs = tree_map_only(LazyMatrix, lambda x: x.matrix.to_dense(), (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _multiply(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        product = self.matrix.matmul(weight.t().contiguous())
+        return product if bias is None else product + bias

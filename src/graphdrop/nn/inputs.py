@@ -1,29 +1,20 @@
-"""``Inputs``: checked and cached graphs and features of the calls of a model."""
+"""``Inputs``: checked and cached graphs and features of the calls of a model, and its batches."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph, Normalization
+from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.cache import TensorCache
-from graphdrop.nn.features import SPARSE_DENSITY, SparseFeatures
-from graphdrop.nn.plan import takes_sparse
+from graphdrop.nn.features import SPARSE_DENSITY, Features, SparseFeatures
 from graphdrop.sampling.rates import Rate
-from graphdrop.sampling.samplers import Sampler
 
 SPARSE_DEVICES = ("cpu", "cuda")
 """Devices on which features with few nonzeros are multiplied as a sparse matrix."""
-
-
-class First(Protocol):
-    """The layer that reads the features."""
-
-    in_channels: int
-    weight: Tensor
-    sampler: Sampler | None
 
 
 class Inputs:
@@ -33,20 +24,21 @@ class Inputs:
         self._known = TensorCache()
 
     def features(
-        self, x: Tensor | SparseFeatures, first: Any, *, everything: bool = False
-    ) -> Tensor | SparseFeatures:
-        """Features as the first layer reads them: sparse if few are nonzero.
+        self, x: Features, in_channels: int, dtype: torch.dtype, *, sparse: bool
+    ) -> Features:
+        """Checked features as the first layer reads them: sparse if few are nonzero.
 
         Args:
             x: ``[nodes, in_channels]``, dense or sparse.
-            first: the layer that reads them.
-            everything: whether no mask is applied to features, so that they may be sparse.
+            in_channels: the number of features that the layer reads.
+            dtype: the type of its weights.
+            sparse: whether it can read dense features with few nonzeros as a sparse matrix.
         """
-        check_features(x, first)
+        check_features(x, in_channels, dtype)
         if isinstance(x, SparseFeatures):
             return x
         dense = x.layout is torch.strided
-        if x.requires_grad or (dense and not (everything or takes_sparse(first))):
+        if x.requires_grad or (dense and not sparse):
             return x
         if x.dtype != torch.float32 or x.device.type not in SPARSE_DEVICES:
             return x.to_dense()
@@ -86,7 +78,7 @@ class Inputs:
         )
         return graph
 
-    def edges(self, graph: Graph, x: Tensor | SparseFeatures, rate: Rate) -> Tensor:
+    def edges(self, graph: Graph, x: Features, rate: Rate) -> Tensor:
         """What a rate reads of the edges of a graph."""
         described: Tensor = self._known.get(
             lambda: rate.describe(graph, x.matrix if isinstance(x, SparseFeatures) else x),
@@ -98,8 +90,8 @@ class Inputs:
         return described
 
     def receptive_field(
-        self, graph: Graph, x: Tensor | SparseFeatures, rows: Tensor, layers: int, *, itself: str
-    ) -> tuple[list[Graph], Tensor | SparseFeatures]:
+        self, graph: Graph, x: Features, rows: Tensor, layers: int, *, itself: str
+    ) -> tuple[list[Graph], Features]:
         """The part of a graph for each layer, and the rows of the input that the first reads.
 
         Args:
@@ -113,7 +105,10 @@ class Inputs:
 
         def restrict() -> tuple[list[Graph], Tensor, SparseFeatures | None]:
             parts = graph.receptive_field(rows, layers)
-            if itself and not all(_reads_itself(part) for part in parts[:-1]):
+            if itself and not all(
+                bool(torch.isin(cast("Tensor", part.dst_ids), cast("Tensor", part.src_ids)).all())
+                for part in parts[:-1]
+            ):
                 raise ValueError(
                     f"{itself} reads every row itself, which rows= finds only in a graph with "
                     "self-loops: build it with self_loops=True and normalize it, or leave rows out"
@@ -130,33 +125,55 @@ class Inputs:
         return parts, x[nodes] if isinstance(x, Tensor) else selected
 
 
-def _reads_itself(part: Graph) -> bool:
-    """Whether every destination is among the sources."""
-    assert part.dst_ids is not None  # noqa: S101 - a part has ids
-    assert part.src_ids is not None  # noqa: S101
-    return bool(torch.isin(part.dst_ids, part.src_ids).all())
-
-
-def check_features(x: Tensor | SparseFeatures, first: First) -> None:
-    """Raise if the layer cannot read these features."""
+def check_features(x: Features, in_channels: int, dtype: torch.dtype) -> None:
+    """Raise if a layer with so many inputs and this type of weights cannot read the features."""
     if not isinstance(x, Tensor | SparseFeatures):
         raise TypeError(
             f"x is of type {type(x).__name__}; it takes a tensor, dense or sparse, or "
             "SparseFeatures."
         )
-    if len(x.shape) != 2 or x.shape[1] != first.in_channels:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)}; it takes shape [nodes, {first.in_channels}]."
-        )
+    if len(x.shape) != 2 or x.shape[1] != in_channels:
+        raise ValueError(f"x has shape {tuple(x.shape)}; it takes shape [nodes, {in_channels}].")
     if isinstance(x, SparseFeatures):
         return
-    if x.dtype != first.weight.dtype:
+    if x.dtype != dtype:
         raise TypeError(
-            f"x has dtype {x.dtype}; it takes the model's dtype, {first.weight.dtype}. Use "
-            f"x.to({first.weight.dtype})."
+            f"x has dtype {x.dtype}; it takes the model's dtype, {dtype}. Use x.to({dtype})."
         )
     if x.requires_grad and x.layout is not torch.strided:
         raise ValueError(
             "x is sparse and requires a gradient, which sparse features do not pass on: "
             "use x.detach() or x.to_dense()"
+        )
+
+
+def batch_graph(data: Any) -> BatchGraph | None:
+    """The graph of a mini-batch; None for a whole graph, which has no `n_id`."""
+    if getattr(data, "n_id", None) is None:
+        return None
+    return needed_batch_graph(data)
+
+
+def needed_batch_graph(batch: Any) -> BatchGraph:
+    """The graph of a mini-batch, or an error that says how to get one."""
+    graph = getattr(batch, "graph", None)
+    if not isinstance(graph, BatchGraph):
+        raise ValueError(
+            "batch has no graph; it takes one that knows the degrees and ids of the whole graph. "
+            "Use graphdrop.loading.NeighborLoader, or for a batch of PyG's loader "
+            "graphdrop.loading.with_graph(batch, WholeGraph.from_data(data))."
+        )
+    return graph
+
+
+def check_batch(batch: BatchGraph, nodes: int, rows: Tensor | None) -> None:
+    """Raise unless features and rows are those of a mini-batch."""
+    if nodes != batch.num_nodes:
+        raise ValueError(
+            f"x has {nodes} rows; it takes those of the {batch.num_nodes} nodes of the batch."
+        )
+    if rows is not None:
+        raise ValueError(
+            "rows is given beside a mini-batch, whose outputs are those of its seed nodes. "
+            "Leave rows out, and select from the output."
         )

@@ -16,9 +16,11 @@ from torch import nn
 
 from graphdrop.config import Method, ModelSettings
 from graphdrop.io.memory import check_bytes
+from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described
 from graphdrop.nn.models import GCN
 from graphdrop.nn.propagation import MixedOrderPropagation
+from graphdrop.nn.sampled import sampled
 from graphdrop.sampling.edges import EDGE_FEATURES, EdgePrior
 from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
 from graphdrop.sampling.rates import (
@@ -231,8 +233,10 @@ class Blueprint:
             seed=seed,
             combine=settings.combine,
         )
-        propagation.sample_dropout = max(settings.dropout, self._input_dropout) > 0.0
-        return self._stack(propagation)
+        network = self._stack(propagation)
+        drops = max(settings.dropout, self._input_dropout) > 0.0
+        sampled(network).defaults = PredictionDefaults(sample_dropout=drops)
+        return network
 
     @property
     def _input_dropout(self) -> float:

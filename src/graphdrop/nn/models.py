@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -13,23 +13,20 @@ from torch import Tensor, nn
 
 from graphdrop.graph import Graph, Normalization
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.nn.batches import batch_graph, check_batch, needed_batch_graph
-from graphdrop.nn.conv import Init, SampledGCNConv
+from graphdrop.nn.conv import Init, LayerPass, SampledGCNConv, SharedProduct
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.description import built, described
-from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.inputs import Inputs
-from graphdrop.nn.norms import Norm
-from graphdrop.nn.plan import SharedProduct, convolve_several, layer_passes
+from graphdrop.nn.features import Features
+from graphdrop.nn.inputs import Inputs, batch_graph, check_batch, needed_batch_graph
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
-from graphdrop.nn.skip_connections import Jump, Residual, SkipConnections, rows_of
+from graphdrop.nn.skip_connections import Jump, Norm, Residual, SkipConnections, select_rows
 from graphdrop.nn.state import buffers_kept
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
-TOGETHER_BYTES = 6 << 20
-"""Samples are computed together while the outputs of a layer fit this many bytes of cache."""
+CACHED_BYTES = 1 << 30
+"""Larger features are read from where they are stored, in every pass."""
 DRAWN_TOGETHER = 32
 """How many passes have their rates sampled together."""
 
@@ -121,20 +118,20 @@ class GCN(KeepsStream, SampledModel):
             )
             for layer in range(num_layers)
         )
-        for layer in self._convs:
+        for layer in self.convs:
             layer.stream = layer.estimator = None  # the network has those of all its layers
         self.between = SkipConnections(widths, out_channels, residual, norm, jk)
         learned = sampler is not None and any(True for _ in sampler.rate.parameters())
         self.estimator = Concrete() if learned and estimator is None else estimator
         self.defaults = PredictionDefaults()
         self.start_stream(torch.initial_seed() if seed is None else seed)
-        self._inputs = Inputs()
+        self.inputs = Inputs()
         self._asked: list[Draw | None] = []
         self._batches: list[BatchGraph] = []
 
     def reset_parameters(self) -> None:
         """Initialize weights and rates, and set the step counter to 0."""
-        for layer in self._convs:
+        for layer in self.convs:
             layer.reset_parameters()
             if layer.sampler is not None:
                 layer.sampler.rate.reset_parameters()
@@ -143,7 +140,7 @@ class GCN(KeepsStream, SampledModel):
 
     def description(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
-        first = self._convs[0]
+        first = self.convs[0]
         return {
             "in_channels": first.in_channels,
             "hidden_channels": first.out_channels,
@@ -175,7 +172,7 @@ class GCN(KeepsStream, SampledModel):
 
     def sampled_layers(self) -> dict[str, SampledLayer]:
         """The layers, by their name."""
-        return {f"layers.{number}": layer for number, layer in enumerate(self._convs)}
+        return {f"layers.{number}": layer for number, layer in enumerate(self.convs)}
 
     @property
     def temperature(self) -> float | None:
@@ -228,7 +225,7 @@ class GCN(KeepsStream, SampledModel):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
         self,
-        x: Tensor | SparseFeatures,
+        x: Features,
         edge_index: Tensor | Graph,
         edge_weight: Tensor | None = None,
         *,
@@ -273,12 +270,13 @@ class GCN(KeepsStream, SampledModel):
     # How passes are made
 
     @property
-    def _convs(self) -> list[SampledGCNConv]:
+    def convs(self) -> list[SampledGCNConv]:
+        """The graph convolutions."""
         return cast("list[SampledGCNConv]", list(self.layers))
 
     def _passes(
         self,
-        x: Tensor | SparseFeatures,
+        x: Features,
         edge_index: Tensor | Graph,
         edge_weight: Tensor | None,
         *,
@@ -289,102 +287,74 @@ class GCN(KeepsStream, SampledModel):
         batch: BatchGraph | None = None,
     ) -> Iterator[Tensor]:
         """The outputs of several passes; ``shared`` computes the first product once."""
-        convs, draws = self._convs, iter(draws)
+        draws = iter(draws)
         together = list(islice(draws, DRAWN_TOGETHER))
         keeps_all = all(draw is not None and draw.keeps_all for draw in together)
-        features = self._inputs.features(x, convs[0], everything=keeps_all)
+        features = self.convs[0].read(x, keeps_all=keeps_all)
         if batch is None:
-            size = features.shape[0]
-            graph = self._inputs.graph(edge_index, edge_weight, size, self.normalization)
-            parts, inputs = self._parts(graph, features, rows)
-            self.show_edges(self._inputs, graph, features)
+            nodes = features.shape[0]
+            graph = self.inputs.graph(edge_index, edge_weight, nodes, self.normalization)
+            self.show_edges(self.inputs, graph, features)
+            parts, features = self._parts(graph, features, rows)
         else:
             whole = batch.whole
             edges = whole.edge_index, whole.edge_weight, whole.num_nodes
             # the same object as that of predictions on the whole graph
-            graph = whole.keep(self._inputs.graph(*edges, self.normalization))
-            parts, inputs = self._parts_of_batch(batch, features, rows)
-            self.show_edges(self._inputs, graph, batch.whole.x)
-        steps = list(zip(convs, parts, strict=True))
+            graph = whole.keep(self.inputs.graph(*edges, self.normalization))
+            self.show_edges(self.inputs, graph, whole.x)
+            parts, features = self._parts_of_batch(batch, features, rows)
         while together:
-            masks = [
-                layer_passes(layer, part, together, number)
-                for number, (layer, part) in enumerate(steps)
+            drawn = [
+                layer.passes(part, together, i)
+                for i, (layer, part) in enumerate(zip(self.convs, parts, strict=True))
             ]
-            passes = zip(*masks, strict=True)
-            while several := list(islice(passes, self._at_once(parts[0]))):
-                drawn = list(zip(*several, strict=True))
-                outs = self._side_by_side(steps, inputs, drawn, shared=shared, training=training)
-                while outs:  # and keep none of them
-                    yield outs.pop(0)
+            for passes in zip(*drawn, strict=True):
+                yield self._pass(features, parts, passes, shared, training=training)
             together = list(islice(draws, DRAWN_TOGETHER))
 
-    def _side_by_side(
+    def _pass(
         self,
-        steps: list[tuple[SampledGCNConv, Graph]],
-        inputs: Tensor | SparseFeatures,
-        passes: list[Any],
-        *,
+        x: Features,
+        parts: list[Graph],
+        passes: tuple[LayerPass, ...],
         shared: SharedProduct | None,
+        *,
         training: bool,
-    ) -> list[Tensor]:
-        """Several passes, layer by layer."""
-        hidden: Sequence[Tensor | SparseFeatures] = [inputs] * len(passes[0])
-        every, between = list[list[Tensor]](), self.between
-        for number, (layer, part) in enumerate(steps):
-            inner = number + 1 < len(steps) or between.head is not None
-            outs = convolve_several(
-                layer,
-                hidden,
-                part,
-                passes[number],
-                relu=inner and between.plain,
-                shared=shared if number == 0 else None,
-            )
-            if inner:
-                initial, first = (every[0] if every else outs), steps[0][1].dst_ids
-                outs = [
-                    between.follow(
-                        number,
-                        out,
-                        partial(rows_of, x, part.dst_ids, part.src_ids),
-                        partial(rows_of, start, part.dst_ids, first),
-                        training=training,
-                    )
-                    for out, x, start in zip(outs, hidden, initial, strict=True)
-                ]
-            every.append(outs)
-            hidden = outs
+    ) -> Tensor:
+        """The output of one pass, each layer on its part of the graph."""
+        outputs, between = list[Tensor](), self.between
+        for i, (layer, part) in enumerate(zip(self.convs, parts, strict=True)):
+            out: Tensor = layer(x, part, drawn=passes[i], shared=None if i else shared)
+            if i + 1 < len(parts) or between.head is not None:
+                out = out.clone() if layer._forward_hooks else out  # a hook may keep it
+                out = between.follow(
+                    i,
+                    out,
+                    partial(select_rows, x, part.dst_ids, part.src_ids),
+                    partial(select_rows, (outputs or [out])[0], part.dst_ids, parts[0].dst_ids),
+                    training=training,
+                )
+            outputs.append(out)
+            x = out
         if not between.joins:
-            return [between.join([out]) for out in every[-1]]
-        ids = [part.dst_ids for _, part in steps]
-        rows = [
-            [rows_of(out, ids[-1], own) for out in outs]
-            for outs, own in zip(every, ids, strict=True)
-        ]
-        return [between.join(cast("list[Tensor]", layers)) for layers in zip(*rows, strict=True)]
-
-    def _at_once(self, part: Graph) -> int:
-        """How many passes are computed together; 1 if that would change the order of sums."""
-        if torch.is_grad_enabled():
-            return 1
-        width = self._convs[0].out_channels
-        return max(1, TOGETHER_BYTES // max(1, 4 * part.num_dst * width))
+            return between.join(outputs)
+        last = parts[-1].dst_ids
+        rows = [select_rows(out, last, p.dst_ids) for out, p in zip(outputs, parts, strict=True)]
+        return between.join(cast("list[Tensor]", rows))
 
     def _parts(
-        self, graph: Graph, x: Tensor | SparseFeatures, rows: Tensor | None
-    ) -> tuple[list[Graph], Tensor | SparseFeatures]:
+        self, graph: Graph, x: Features, rows: Tensor | None
+    ) -> tuple[list[Graph], Features]:
         """The part of the graph for each layer, and the rows of the input that the first reads."""
-        count = len(self.layers)
         if rows is None:
-            return [graph] * count, x
-        walks = any(one.sampler and one.sampler.needs_earlier_layers for one in self._convs)
+            return [graph] * len(self.layers), x
+        walks = any(conv.sampler and conv.sampler.needs_earlier_layers for conv in self.convs)
         itself = self.between.reads_rows or ("a random walk" if walks else "")
-        return self._inputs.receptive_field(graph, x, rows, count, itself=itself)
+        return self.inputs.receptive_field(graph, x, rows, len(self.layers), itself=itself)
 
     def _parts_of_batch(
-        self, batch: BatchGraph, x: Tensor | SparseFeatures, rows: Tensor | None
-    ) -> tuple[list[Graph], Tensor | SparseFeatures]:
+        self, batch: BatchGraph, x: Features, rows: Tensor | None
+    ) -> tuple[list[Graph], Features]:
         """The part of a mini-batch for each layer: its first nodes, ever fewer of them."""
         check_batch(batch, x.shape[0], rows)
         parts = batch.parts(self.normalization, len(self.layers))
@@ -398,3 +368,23 @@ def _sampler_of(sampler: Sampler | None, layer: int) -> Sampler | None:
     if sampler is None:
         return None
     return sampler.for_first_layer() if layer == 0 else sampler.for_later_layer()
+
+
+def fits_cache(x: Tensor) -> bool:
+    """Whether features are small enough to be cached, and of a type that needs no conversion."""
+    entries = x.numel() if x.layout is torch.strided else 4 * x._nnz()
+    return x.dtype == torch.float32 and x.itemsize * entries <= CACHED_BYTES
+
+
+def prepare_features(model: GCN, data: Any, settings: PredictionDefaults) -> Features | None:
+    """The features of all nodes as a network reads them, or None if they do not fit its cache.
+
+    Args:
+        model: the network; its cache keeps them for later calls.
+        data: a PyG `Data` with features as stored.
+        settings: preprocessing of features.
+    """
+    x, first = data.x, model.convs[0]
+    if not isinstance(x, Tensor) or x.dtype != first.weight.dtype or not fits_cache(x):
+        return None
+    return first.read(settings.inputs(data).x)

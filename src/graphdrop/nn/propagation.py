@@ -11,8 +11,8 @@ from torch import Tensor
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, Sharing, rescale_factor
 from graphdrop.kernels import aggregate
-from graphdrop.nn.batches import check_batch
 from graphdrop.nn.features import SparseFeatures, drop_dense
+from graphdrop.nn.inputs import check_batch
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Draw, Sampler

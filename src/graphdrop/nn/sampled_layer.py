@@ -38,8 +38,8 @@ class SampledLayer(KeepsStream):
     """A layer whose connections are sampled.
 
     A model with such layers is sampled, trained and saved through `graphdrop.nn.sampled`. The first
-    layer stores what applies to the whole model: ``estimator``, ``sample_dropout`` and
-    ``batch_statistics``. What the model carries for its answers is its own attribute ``defaults``.
+    layer has the model's ``estimator``. What the model carries for its answers is one object, its
+    attribute ``defaults``.
     """
 
     number: int | None = None
@@ -54,10 +54,6 @@ class SampledLayer(KeepsStream):
         """The gradient estimator of the whole model; in its first layer only."""
         self.temperature: float | None = None
         """The temperature of relaxed masks in training; ``None`` for hard masks."""
-        self.sample_dropout = False
-        """Whether Monte Carlo samples apply the model's own DropOut; in its first layer only."""
-        self.batch_statistics = False
-        """Whether BatchNorm uses batch statistics in samples; in the first layer only."""
         self.inputs = Inputs()
         """The graphs and features of calls; of the whole model in its first layer."""
         self.description: dict[str, Any] | None = None

@@ -7,15 +7,15 @@ from typing import Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 
-from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.norms import Norm, norm_layer, normalize
-from graphdrop.nn.plan import linear
+from graphdrop.nn.features import Features, SparseFeatures, linear
 
 INITIAL: Final = "initial"
 LINEAR: Final = "linear"
 Residual = bool | Literal["initial", "linear"]
 Jump = Literal["cat", "max", "last"]
+Norm = Literal["batch", "layer"]
 
 
 class SkipConnections(nn.Module):
@@ -62,11 +62,6 @@ class SkipConnections(nn.Module):
                 module.reset_parameters()
 
     @property
-    def plain(self) -> bool:
-        """Whether a hidden layer is followed by a relu alone."""
-        return not self.norms and not self.skips
-
-    @property
     def reads_rows(self) -> str:
         """The option that reads the rows of a layer, for error messages; empty if none."""
         if self.residual:
@@ -77,8 +72,8 @@ class SkipConnections(nn.Module):
         self,
         number: int,
         out: Tensor,
-        own: Callable[[], Tensor | SparseFeatures] | None,
-        initial: Callable[[], Tensor | SparseFeatures],
+        own: Callable[[], Features],
+        initial: Callable[[], Features],
         *,
         training: bool,
     ) -> Tensor:
@@ -86,26 +81,24 @@ class SkipConnections(nn.Module):
 
         Args:
             number: the number of the layer.
-            out: its output, ``[rows, width]`` or ``[rows, samples, width]``; if these connections
-                are ``plain``, its relu is a part of it.
-            own: these rows of the layer's input; None if there is no residual of them.
+            out: its output, ``[rows, width]`` or ``[rows, samples, width]``, which is overwritten.
+            own: these rows of the layer's input.
             initial: these rows of the first layer's output.
             training: whether BatchNorm works as in training.
         """
-        if self.skips and own is not None:
+        if self.skips:
             out = out + linear(own(), cast("nn.Linear", self.skips[number]))
         if self.norms:
             flat = normalize(self.norms[number], out.flatten(0, -2), training=training)
             out = flat.view(out.shape)
-        if not self.plain:
-            out = out.relu()
+        out = out.relu_()
         if self.residual == INITIAL:
             return torch.lerp(out, cast("Tensor", initial()), 0.5) if number else out
-        if self.residual is not True or own is None:
+        if self.residual is not True:
             return out
         x = own()
-        same = isinstance(x, Tensor) and x.shape[-1] == out.shape[-1]
-        return out + x if same else out  # type: ignore[operator]
+        x = x.to_dense() if isinstance(x, SparseFeatures) else x
+        return out + x if x.shape[-1] == out.shape[-1] else out
 
     def join(self, layers: Sequence[Tensor]) -> Tensor:
         """Jumping knowledge: a linear layer on the outputs of all layers, for the same rows."""
@@ -125,9 +118,7 @@ class SkipConnections(nn.Module):
         return self.jk in ("cat", "max")
 
 
-def rows_of(
-    x: Tensor | SparseFeatures, ids: Tensor | None, among: Tensor | None
-) -> Tensor | SparseFeatures:
+def select_rows(x: Features, ids: Tensor | None, among: Tensor | None) -> Features:
     """The rows of ``x`` with some ids, of rows whose sorted ids are ``among``.
 
     The rows that a user asks for are in any order; they are looked up among themselves only. In a
@@ -141,3 +132,31 @@ def rows_of(
         return x[: len(ids)] if isinstance(x, Tensor) else x.select(torch.arange(len(ids)))
     position = torch.searchsorted(among, ids)
     return x[position] if isinstance(x, Tensor) else x.select(position)
+
+
+def norm_layer(norm: Norm | None, width: int) -> nn.Module:
+    """A normalization layer of this width; the identity for ``None``."""
+    if norm is None:
+        return nn.Identity()
+    if norm not in ("batch", "layer"):
+        raise ValueError(f"norm is {norm!r}; it takes None, 'batch' or 'layer'")
+    return nn.BatchNorm1d(width) if norm == "batch" else nn.LayerNorm(width)
+
+
+def normalize(layer: nn.Module, x: Tensor, *, training: bool) -> Tensor:
+    """The output of a normalization layer in the given mode, whatever its own mode is."""
+    if isinstance(layer, nn.BatchNorm1d):
+        if training and layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.add_(1)
+        return batch_norm(
+            x,
+            layer.running_mean,
+            layer.running_var,
+            layer.weight,
+            layer.bias,
+            training,
+            layer.momentum or 0.0,
+            layer.eps,
+        )
+    out: Tensor = layer(x)
+    return out

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge, Linear, conv
 
-from graphdrop.nn.features import SparseFeatures, dropout
+from graphdrop.nn.features import Features, LazyMatrix, SparseFeatures, dropout, linear
 from graphdrop.nn.inputs import Inputs
-from graphdrop.nn.lazy import LazyMatrix
-from graphdrop.nn.norms import norm_layer
-from graphdrop.nn.plan import Features, linear
 from graphdrop.nn.propagation import MixedOrderPropagation
+from graphdrop.nn.skip_connections import norm_layer
 
 HOPS, TELEPORT = 10, 0.1
 """APPNP: number of propagation steps, and the teleport probability."""
@@ -50,18 +48,10 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
 """Builders of layers by architecture; GCNII, APPNP and the MLP of a propagation are built apart."""
 LINEAR = ("appnp", "propagation")
 """Architectures whose layers are linear maps: messages pass behind or before all of them."""
-READERS = {"gat": "lin", "gatv2": "lin_l", "sage": "lin_l"}
-"""Linear maps through which layers read their input, or its mean over neighbours."""
+MULTIPLYING = ("gat", "gatv2", "sage", *LINEAR)
+"""Architectures whose first layer multiplies its input by weights, before or after a mean."""
 WEIGHTED = ("gcnii", *LINEAR)
 """Architectures that take edge weights."""
-
-
-class _Reader(NamedTuple):
-    """What reads the features, where the first layer has weights for every hop of them."""
-
-    in_channels: int
-    weight: Tensor
-    sampler: None = None
 
 
 class ConvStack(nn.Module):
@@ -176,19 +166,13 @@ class ConvStack(nn.Module):
         if self.input_propagation is not None and not self.propagates_hidden:
             features = self.input_norm(self.input_propagation(features, *edges))
         if self.first is not None:
-            features = self.enter(features)
+            features = linear(self._dropped(features, self.dropout), self.first).relu()
         initial, outputs = features, list[Tensor]()
         for number in range(len(self.convs)):
             features = self.layer(number, features, initial, *edges)
             outputs.append(features)
         out = self.join(outputs)
         return out if self.propagation is None else self.propagation(out, *edges)
-
-    # The steps, which layer-wise passes take one by one
-
-    def enter(self, x: Features) -> Tensor:
-        """The linear layer before all layers of GCNII."""
-        return linear(self._dropped(x, self.dropout), cast("Linear", self.first)).relu()
 
     def layer(self, number: int, x: Features, initial: Features, *edges: Tensor) -> Tensor:
         """The output of a layer with what follows it."""
@@ -213,16 +197,15 @@ class ConvStack(nn.Module):
 
     def _read(self, x: Tensor) -> Features:
         """Features as the first layer reads them: sparse if few are nonzero."""
-        reader: Any = self.first
-        if self.input_propagation is None or self.propagates_hidden:
-            if self.propagates_hidden:
-                reader = _Reader(self.in_channels, cast("Linear", self.convs[0]).weight)
-            elif self.architecture in LINEAR:
-                reader = self.convs[0]
-            elif self.architecture in READERS:
-                reader = getattr(self.convs[0], READERS[self.architecture])
-        if reader is not None and not torch.compiler.is_compiling():
-            return self._inputs.features(x, reader, everything=True)
+        if isinstance(x, LazyMatrix):
+            return x
+        multiplies = self.first is not None or (
+            self.architecture in MULTIPLYING
+            and (self.input_propagation is None or self.propagates_hidden)
+        )
+        if multiplies and not torch.compiler.is_compiling():
+            dtype = next(self.parameters()).dtype
+            return self._inputs.features(x, self.in_channels, dtype, sparse=True)
         return x if x.layout is torch.strided else x.to_dense()
 
     @property

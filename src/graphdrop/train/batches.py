@@ -23,8 +23,7 @@ from graphdrop.loading import NeighborLoader, WholeGraph
 from graphdrop.loading.sampling import random_order
 from graphdrop.loading.transfer import move_batches
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.held_features import held_features
-from graphdrop.nn.models import GCN
+from graphdrop.nn.models import GCN, prepare_features
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.tasks import Task
@@ -88,7 +87,7 @@ class MiniBatches:
             seeds = torch.cat([seeds, unlabelled.nonzero().flatten()])
         self._features: Tensor | SparseFeatures | None = None
         if isinstance(model, GCN) and self.device.type == "cpu":
-            self._features = held_features(model, data, model.defaults)
+            self._features = prepare_features(model, data, model.defaults)
         layers = model.sampled_layers().values()
         samplers = [layer.sampler for layer in layers if layer.sampler is not None]
         whole = WholeGraph.from_data(data)

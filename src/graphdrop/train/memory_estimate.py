@@ -16,11 +16,10 @@ import torch
 
 from graphdrop.graph.masks import Kind, Mask
 from graphdrop.io.memory import format_bytes, free_bytes
+from graphdrop.nn.conv import Sizes
 from graphdrop.nn.features import SPARSE_DENSITY
-from graphdrop.nn.held_features import holds_features
-from graphdrop.nn.layerwise import states
-from graphdrop.nn.models import GCN
-from graphdrop.nn.plan import Sizes, parts_of
+from graphdrop.nn.layerwise import storage
+from graphdrop.nn.models import GCN, fits_cache
 from graphdrop.train.run import Run
 
 FLOAT = 4
@@ -116,7 +115,7 @@ def _estimate_gcn(run: Run, n: int, e: int) -> tuple[int, int]:
             key = torch.zeros(2, dtype=torch.int64)
             mask = Mask(Kind.HARD, torch.zeros(()), key, blocks=sampler.blocks)
         # the numbers that are summed over neighbours, or their sums if the product follows
-        parts = parts_of(layer, sizes, mask, first=i == 0)
+        parts = layer.count_parts(sizes, mask, first=i == 0)
         outputs = rows[i + 1] * layer.out_channels
         terms = rows[i] * parts * layer.out_channels or rows[i + 1] * layer.in_channels
         saved += FLOAT * (terms + 2 * outputs)
@@ -148,9 +147,9 @@ def _estimate_batches(run: Run, n: int, e: int, widths: list[int]) -> tuple[int,
         rows = min(n, rows + sampled)
         batch += 3 * FLOAT * rows * width + 2 * EDGE_BYTES * sampled
     widest = max(widths[1:])
-    at_once = min(settings.samples, states.States(n).at_once(2 * widest, widest))
-    hidden = (2 * at_once + 1) * FLOAT * n * widest + states.CHUNK_BYTES * 3
-    if run.config.model.architecture == "gcn" and holds_features(run.data.x):
+    at_once = min(settings.samples, storage.States(n).count_samples(2 * widest, widest))
+    hidden = (2 * at_once + 1) * FLOAT * n * widest + storage.CHUNK_BYTES * 3
+    if run.config.model.architecture == "gcn" and fits_cache(run.data.x):
         hidden += _input_bytes(run, n, n)
     return 2 * batch, hidden
 

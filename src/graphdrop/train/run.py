@@ -87,9 +87,6 @@ class Run:
         """
         if self.batches is None or self.batches.device.type != "cpu":
             return False
-        layers = self.engine.sampled_layers().values()
-        if any(layer.sample_dropout or layer.batch_statistics for layer in layers):
-            return False  # which act on all nodes at once
         try:
             layerwise_samples(self.engine, self.data, [])
         except (TypeError, ValueError):
@@ -193,7 +190,12 @@ def prepare_run(
     engine = sampled(model)
 
     trained = targets[rows["train"]]
-    defaults = PredictionDefaults.of(config).fit_moments(data.x, rows["train"])
+    own = engine.defaults  # as `attach` was told
+    defaults = replace(
+        PredictionDefaults.of(config),
+        sample_dropout=own.sample_dropout,
+        batch_statistics=own.batch_statistics,
+    ).fit_moments(data.x, rows["train"])
     if loss is None:  # a loss of the user's own takes numbers as they are
         defaults = replace(defaults, target_moments=task.moments(trained))
     if task.output == "classes" and task.of_nodes:

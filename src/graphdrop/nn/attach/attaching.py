@@ -9,6 +9,7 @@ Then add `weight * handle.kl()` to the loss of every step.
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -19,7 +20,7 @@ from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
 from graphdrop.nn.attach.masking import sums_features
 from graphdrop.nn.description import described
-from graphdrop.nn.handle import Handle
+from graphdrop.nn.sampled import Handle
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Sampler
@@ -93,8 +94,6 @@ def attach(
         ).to(device)
         if number == 0:
             masked.estimator = estimator
-            masked.sample_dropout = sample_dropout
-            masked.batch_statistics = batch_statistics
             masked.description = {
                 "sampler": described(sampler),
                 "estimator": None if estimator is None else described(estimator),
@@ -104,7 +103,12 @@ def attach(
             }
         masked.train(layer.training)
         masked.install()
-    return Handle(model)
+    handle = Handle(model)
+    if sample_dropout or batch_statistics:
+        handle.defaults = replace(
+            handle.defaults, sample_dropout=sample_dropout, batch_statistics=batch_statistics
+        )
+    return handle
 
 
 def _samplers_of(layers: dict[str, MessagePassing], sampler: Sampler) -> list[Sampler]:

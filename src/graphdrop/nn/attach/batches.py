@@ -50,13 +50,16 @@ def given_edges(
         )
     destination, source, stored = ends(edge_index, layer.flow)
     weight = stored if weight is None else weight
+    # PyG weighs all self-loops by 1 where no weights are given
+    loop_weight = (
+        None if not layer.add_self_loops else 1.0 if weight is None else loop_weight_of(layer)
+    )
     device = destination.device
     weight = torch.ones(len(destination), device=device) if weight is None else weight
     edge_index = torch.stack([source, destination])
     importance = None if batch is None else batch.given_importance
     if importance is not None:
         weight = weight * importance.to(device)
-    loop_weight = loop_weight_of(layer)
     if loop_weight is not None:
         edge_index, weight = add_remaining_self_loops(edge_index, weight, loop_weight, nodes)
     value = None

@@ -24,7 +24,7 @@ from graphdrop.nn.attach.batches import edge_numbers, given_edges, loop_weight_o
 from graphdrop.nn.attach.edges import EdgeCache, Edges
 from graphdrop.nn.attach.ends import Ends, ends
 from graphdrop.nn.attach.masking import Masking, Terms, sums_features, weighted_features
-from graphdrop.nn.handle import NAME
+from graphdrop.nn.sampled import NAME
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.samplers import Draw, Sampler
 
@@ -68,7 +68,7 @@ class MaskedLayer(SampledLayer):
         self._draw: Draw | None = None
         self._inside = self._apart = self._normalized = self._masked_weights = False
         self._unnormalized = False  # whether the call is given weights to mask and normalize
-        self._calls = self._masked = 0
+        self.calls = self._masked = 0
         self._masking: Masking | None = None
         self._walked: WholeGraph | None = None  # the graph that a layer-wise pass walks through
         self._weights: tuple[Any, ...] = ()  # of a GCNConv, while it passes messages
@@ -129,7 +129,7 @@ class MaskedLayer(SampledLayer):
     def ask(self, draw: Draw | None, number: int) -> None:
         """Use this draw, or the expected mask for `None`, until `stop_asking`."""
         super().ask(draw, number)
-        self._calls = 0
+        self.calls = 0
 
     @contextmanager
     def asked(
@@ -142,7 +142,7 @@ class MaskedLayer(SampledLayer):
         whole, self._cache = self._cache, part
         self._walked = part.whole
         self.ask(draw, number)
-        self._calls = call
+        self.calls = call
         try:
             yield
         finally:
@@ -151,7 +151,7 @@ class MaskedLayer(SampledLayer):
 
     def _next_draw(self) -> Draw | None:
         if not self._asked:
-            self._calls = 0
+            self.calls = 0
         draw, _ = self.next_draw(training=self.layer.training)
         return draw
 
@@ -257,8 +257,8 @@ class MaskedLayer(SampledLayer):
     def propagate(self, edge_index: Any, *arguments: Any, **options: Any) -> Tensor:
         """Replaces `propagate` of the layer."""
         draw = self._draw if self._inside else self._next_draw()
-        number = self.number | self._calls << CALL_SHIFT
-        self._calls += 1
+        number = self.number | self.calls << CALL_SHIFT
+        self.calls += 1
         weights = self._weights[0] if self._weights else None
         if weights is not None and self.sampler is not None and self.sampler.blocks == 1:
             options["x"], weights = weights(options["x"]), None  # they touch no mask

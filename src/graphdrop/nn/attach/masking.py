@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,9 +18,8 @@ from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
 from graphdrop.nn.attach.edges import Edges
 from graphdrop.nn.attach.ends import Ends
-from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.lazy import LazyMatrix, Multiplied
-from graphdrop.nn.plan import MAX_SPARSE_BLOCKS, sum_of_products
+from graphdrop.nn.conv import MAX_SPARSE_BLOCKS, add_parts, multiply_blocks
+from graphdrop.nn.features import LazyMatrix, Multiplied, SparseFeatures
 from graphdrop.sampling.samplers import Draw
 
 WEIGHTED_FEATURES: dict[Callable[..., Tensor], str | None] = {
@@ -172,7 +172,10 @@ class MaskedSum(NamedTuple):
             or blocks * outputs > features
         ):
             return self.to_dense() @ weight
-        return _scaled(sum_of_products(self.x, weight, self.graph, self.mask), self.scale)
+        # the products of a block lie side by side: each keeps its block's draw
+        mask = None if self.mask is None else replace(self.mask, blocks=blocks)
+        sums = aggregate(self.graph, multiply_blocks(self.x, weight, blocks), mask)
+        return _scaled(add_parts(sums, blocks), self.scale)
 
     def to_dense(self) -> Tensor:
         """The sum of the features as they are."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,15 +19,12 @@ from graphdrop.graph.validate import check_rows
 from graphdrop.io.read_ahead import advise
 from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.features import SparseFeatures
-from graphdrop.nn.handle import Handle
-from graphdrop.nn.held_features import held_features
-from graphdrop.nn.inputs import First, check_features
+from graphdrop.nn.inputs import check_features
 from graphdrop.nn.layerwise.attached import LayerwiseModel
-from graphdrop.nn.layerwise.features import Rows
 from graphdrop.nn.layerwise.gcn import LayerwiseGCN
-from graphdrop.nn.layerwise.states import States
-from graphdrop.nn.models import GCN
-from graphdrop.nn.sampled import SampledModel
+from graphdrop.nn.layerwise.storage import Rows, States
+from graphdrop.nn.models import GCN, prepare_features
+from graphdrop.nn.sampled import Handle, SampledModel
 from graphdrop.sampling.samplers import Draw
 
 __all__ = ["Layerwise", "layerwise_samples"]
@@ -61,7 +58,7 @@ def layerwise_samples(
     """As `SampledModel.samples` in evaluation, layer by layer.
 
     Args:
-        engine: a `GCN`, or the handle of an attached PyG model such as `torch_geometric.nn.GAT`.
+        engine: a `GCN`, or the handle of an attached model with layers such as PyG's `GATConv`.
         data: a PyG `Data` with features as stored.
         draws: the draw of each pass.
         rows: the nodes whose outputs are wanted, by number or as a bool mask; all by default.
@@ -92,9 +89,9 @@ def layerwise_samples(
             "or leave layerwise out."
         )
     transform = None if settings.features == "stored" else settings.transform
-    held = held_features(engine, data, settings) if isinstance(engine, GCN) else None
-    if held is not None:
-        x, transform = held, None
+    prepared = prepare_features(engine, data, settings) if isinstance(engine, GCN) else None
+    if prepared is not None:
+        x, transform = prepared, None
     if isinstance(x, Tensor):
         advise(x, "all")
     features = Rows(x, like.dtype, transform)
@@ -102,14 +99,12 @@ def layerwise_samples(
     if rows is not None:
         rows = check_rows(rows, len(features))
     if isinstance(engine, GCN):
-        first = engine._convs[0]
         if isinstance(x, SparseFeatures) or x.dtype == like.dtype:
-            check_features(x, cast("First", first))
+            check_features(x, engine.convs[0].in_channels, like.dtype)
         weight = getattr(data, "edge_weight", None)
-        graph = engine._inputs.graph(data.edge_index, weight, len(features), engine.normalization)
-        if any(one.sampler is not None and one.sampler.reads_edges for one in engine._convs):
-            whole = engine._inputs.features(settings.inputs(data).x, first)
-            engine.show_edges(engine._inputs, graph, whole)
+        graph = engine.inputs.graph(data.edge_index, weight, len(features), engine.normalization)
+        if engine.reads_edges:
+            engine.show_edges(engine.inputs, graph, engine.convs[0].read(settings.inputs(data).x))
         return LayerwiseGCN(engine, features, graph, states, rows).samples(draws)
     if not isinstance(engine, Handle):
         raise TypeError(f"{type(engine).__name__} has no layer-wise passes: leave layerwise out")

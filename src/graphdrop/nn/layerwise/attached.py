@@ -1,209 +1,227 @@
-"""Layer-wise passes through an attached PyG model, with the masks of the full batch."""
+"""Layer-wise passes through an attached PyG model: its layers compute their rows in chunks.
+
+The model's own `forward` runs. Every message passing layer in it computes a range of nodes at a
+time, on the mini-batch of these nodes with all of their neighbours: masks and weights are those of
+the whole graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import islice
-from typing import Any
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch import Tensor, nn
+from torch_geometric.nn import conv, norm
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from graphdrop.graph.csr import row_entries
+from graphdrop.loading.batch import BatchGraph
 from graphdrop.loading.whole import WholeGraph
-from graphdrop.nn.attach.batches import given_edges
-from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
-from graphdrop.nn.handle import NAME, Handle, one_at_a_time
-from graphdrop.nn.layerwise.features import Rows
-from graphdrop.nn.layerwise.neighborhoods import Local, Neighborhoods
-from graphdrop.nn.layerwise.stages import INPUT, NORMALIZED, Stage, last_reads, stages_of
-from graphdrop.nn.layerwise.states import States
-from graphdrop.nn.state import predicting
+from graphdrop.nn.features import LazyMatrix
+from graphdrop.nn.layerwise.storage import Rows, States, with_neighbors
+from graphdrop.nn.sampled import Handle, one_at_a_time
+from graphdrop.nn.stack import ConvStack
+from graphdrop.nn.state import call, predicting
 from graphdrop.sampling.samplers import Draw
 
-TOGETHER = 16
-"""The largest number of samples that share the neighborhoods of a chunk."""
+LOCAL = (
+    *(conv.GCNConv, conv.GCN2Conv, conv.APPNP, conv.SAGEConv, conv.GATConv, conv.GATv2Conv),
+    *(conv.GINConv, conv.PNAConv, conv.EdgeConv),
+)
+"""Layers whose output for a node, in each hop, depends on the edges into it."""
+ROW_WISE = (nn.Identity, nn.BatchNorm1d, nn.LayerNorm, norm.BatchNorm)
+"""Normalization layers whose output for a node depends on that node alone, in evaluation."""
+CHUNK_EDGES = 1 << 19
+"""Rows are computed together while they have so many edges."""
+KEPT_EDGES = 1 << 24
+"""Chunks are kept from layer to layer and from sample to sample while they have so many edges."""
 
-State = Rows | Tensor
+
+class Chunk(NamedTuple):
+    """Some nodes with every node that they read, as a mini-batch."""
+
+    rows: int
+    """The number of nodes whose outputs are wanted, the first ones."""
+    batch: BatchGraph
+    edge_index: Tensor
+    """All edges into the wanted nodes, in the numbers of the mini-batch."""
+    edges: Tensor
+    """The numbers of these edges in the whole graph's `edge_index`."""
 
 
 class LayerwiseModel:
-    """The passes of an attached model over a graph, stage by stage.
+    """The passes of an attached model over a graph, every layer in chunks of rows.
 
     Args:
-        handle: of a `BasicGNN` of PyG, or of an architecture of `graphdrop train`.
+        handle: of a model whose layers read the edges into a node alone.
         x: features of all nodes.
         data: the PyG `Data` with the edges.
-        states: where hidden states are stored.
+        states: where the outputs of layers are stored.
         rows: the nodes whose outputs are wanted; all by default.
     """
 
     def __init__(
         self, handle: Handle, x: Rows, data: Any, states: States, rows: Tensor | None
     ) -> None:
-        self.handle, self.x, self.states = handle, x, states
-        self.stages = stages_of(handle.model)
-        self.rows, self.back = rows, None
-        if rows is not None:
-            self.rows, order = rows.sort()
-            self.back = order.argsort()
-        edge_index = data.edge_index
-        if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
-            raise TypeError(
-                f"edge_index is of type {type(edge_index).__name__}; with layerwise=True an "
-                "attached model takes a tensor [2, E]."
-            )
-        self.edge_index = edge_index
-        given = {name: getattr(data, name, None) for name in ("edge_weight", "edge_attr")}
-        self.given = {name: value for name, value in given.items() if value is not None}
-        self._needed: dict[str, Tensor | None] | None = None
-        self._known: dict[Any, tuple[Neighborhoods, dict[str, Tensor]]] = {}
-        self._numbers = {id(layer): number for number, layer in handle.numbered_layers()}
-        samplers = [one.sampler for one in handle.layers.values() if one.sampler is not None]
-        self.whole: WholeGraph | None = None
-        if any(one.rate.entries or one.before_normalization for one in samplers):
-            weight = self.given.get("edge_weight")
-            self.whole = WholeGraph(edge_index, len(x), weight)
-
-    @torch.no_grad()
-    def samples(self, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
-        """The outputs `[rows, out]` of several draws, one by one."""
-        draws = iter(draws)
-        widest = max(getattr(self.handle.model, "hidden_channels", 0), 1)
-        step = min(TOGETHER, self.states.at_once(2 * widest))
-        while group := list(islice(draws, step)):
-            self._check(group)
-            modes = predicting(self.handle.model, dropout=False, batch_statistics=False)
-            with one_at_a_time, modes, self._normalized_before():
-                if self._needed is None:
-                    self._needed = self._needs()
-                out = self._group(group, self._needed)
-            out = out if self.back is None else out[self.back]
-            yield from out.unbind(1)
-
-    def _check(self, draws: list[Draw | None]) -> None:
-        first = next(iter(self.handle.layers.values()))
-        chance = any(draw is not None and not draw.keeps_all for draw in draws)
+        self.handle, self.states, self.rows = handle, states, rows
+        self.masked = list[MaskedLayer]()
+        for masked in handle.layers.values():
+            layer: Any = masked.owner
+            local = isinstance(layer, LOCAL) and layer.flow == "source_to_target"
+            if not (isinstance(masked, MaskedLayer) and local):
+                raise ValueError(
+                    f"the layer {layer} may read more than the edges into a node: layerwise=True "
+                    f"takes {', '.join(kind.__name__ for kind in LOCAL)} with "
+                    "flow='source_to_target'; predict without layerwise"
+                )
+            self.masked.append(masked)
         for name in ("sample_dropout", "batch_statistics"):
-            if chance and getattr(first, name):
+            if getattr(handle.defaults, name):
                 raise ValueError(
                     f"the model was attached with {name}=True, which acts on all nodes at once: "
                     "predict without layerwise, or attach without it"
                 )
+        edges = data.edge_index
+        if not isinstance(edges, Tensor) or edges.layout is not torch.strided:
+            raise TypeError(
+                f"edge_index is of type {type(edges).__name__}; with layerwise=True an attached "
+                "model takes a tensor [2, E]."
+            )
+        self.whole = WholeGraph(edges, len(x), getattr(data, "edge_weight", None))
+        self.indptr = torch.from_numpy(self.whole.indptr)
+        self.source = torch.from_numpy(self.whole.source)
+        self.data = copy.copy(data)
+        self.data.x = LazyMatrix.of(x, x.dtype) if x.stored is None else x.stored
+        # the nodes that each hop computes, None for all; a model of the user's own may compute more
+        hops = sum(getattr(masked.owner, "K", 1) for masked in self.masked)
+        wanted = rows if _is_row_wise(handle.model) else None
+        self.needed = [None if wanted is None else wanted.sort().values]
+        while len(self.needed) < hops:
+            self.needed.insert(0, with_neighbors(self.indptr, self.source, self.needed[0]))
+        self._hop = 0
+        self._kept: dict[int, list[Chunk]] = {}
 
-    def _group(self, draws: list[Draw | None], needed: dict[str, Tensor | None]) -> Tensor:
-        states: dict[str, State] = {INPUT: self.x}
-        until = last_reads(self.stages)
-        for number, stage in enumerate(self.stages):
-            last = number + 1 == len(self.stages)
-            states[stage.writes] = self._run(stage, states, draws, needed[stage.writes], last=last)
-            for name in [name for name, read in until.items() if read == number]:
-                del states[name]
-        out = states[self.stages[-1].writes]
-        assert isinstance(out, Tensor)  # noqa: S101 - a stage writes a tensor
-        return out
+    @torch.no_grad()
+    def samples(self, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
+        """The outputs `[rows, out]` of several draws, one by one."""
+        model = self.handle.model
+        for draw in draws:
+            modes = predicting(model, dropout=False, batch_statistics=False)
+            with one_at_a_time, modes, self.handle.drawing(draw), ExitStack() as stack:
+                for masked in self.masked:
+                    layer, forward = masked.owner, masked.owner.forward
+                    stack.callback(setattr, layer, "forward", forward)
+                    layer.forward = partial(self._forward, masked, forward)
+                self._hop = 0
+                out = call(model, self.data)
+            yield out if self.rows is None else out[self.rows]
 
-    def _needs(self) -> dict[str, Tensor | None]:
-        """Of every state, the nodes at which it is read; None for all."""
-        needed = {self.stages[-1].writes: self.rows}
-        for stage in reversed(self.stages):
-            rows = needed[stage.writes]
-            if stage.layer is not None:
-                rows = self._edges(stage.layer)[0].read_by(rows)
-            for name in stage.reads:
-                needed[name] = _union(needed[name], rows) if name in needed else rows
-        return needed
-
-    def _run(
-        self,
-        stage: Stage,
-        states: dict[str, State],
-        draws: list[Draw | None],
-        rows: Tensor | None,
-        *,
-        last: bool,
+    def _forward(
+        self, masked: MaskedLayer, forward: Callable[..., Tensor], *arguments: Any, **options: Any
     ) -> Tensor:
-        size = len(self.x) if rows is None else len(rows)
-        around, values = self._edges(stage.layer)
-        out, first = None, 0
-        for wanted in around.spans(self.states.batch_size, rows):
-            if stage.layer is None:
-                nothing = wanted.new_empty(0)
-                local = Local(wanted, len(wanted), nothing.new_empty(2, 0), nothing)
-            else:
-                local = around.of(wanted)
-            edges = {name: value[local.edge] for name, value in values.items()}
-            read = [_read(states[name], local.nodes) for name in stage.reads]
-            given = {"edge_index": local.edge_index, **edges}
-            cache = EdgeCache(local.nodes, self.whole)
-            for sample, draw in enumerate(draws):
-                own = [part if part.dim() == 2 else part[:, sample] for part in read]
-                part = self._compute(stage, own, given, draw, cache)[: local.wanted]
-                if out is None:
-                    shape = len(draws), part.shape[1]
-                    out = part.new_empty(size, *shape) if last else self.states.empty(*shape)
-                at = wanted if rows is not None and not last else slice(first, first + len(wanted))
-                out[at, sample] = part
-            first += local.wanted
-        if out is None:  # no rows
+        """The output of a layer for all nodes that are read."""
+        layer: Any = masked.owner
+        given = inspect.signature(type(layer).forward).bind(layer, *arguments, **options).arguments
+        del given["self"]
+        if not isinstance(layer, conv.APPNP):
+            return self._compute_hop(masked, forward, given)
+        # a step of APPNP goes back to its own input: the difference to the first one is added
+        start, hops, layer.K = given["x"], layer.K, 1
+        try:
+            state = start
+            for hop in range(hops):
+                out = self._compute_hop(masked, forward, {**given, "x": state})
+                state = out + layer.alpha * (start - state) if hop else out
+        finally:
+            layer.K = hops
+        return cast("Tensor", state)
+
+    def _compute_hop(
+        self, masked: MaskedLayer, forward: Callable[..., Tensor], given: dict[str, Any]
+    ) -> Tensor:
+        rows, out = self.needed[min(self._hop, len(self.needed) - 1)], None
+        self._hop += 1
+        first = masked.calls
+        for chunk in self._chunks(rows):
+            nodes = chunk.batch.n_id
+            own = {n: _select(n, value, nodes, chunk.edges) for n, value in given.items()}
+            masked.calls = first
+            masked.enter_batch(chunk.batch)
+            try:
+                part = forward(**{**own, "edge_index": chunk.edge_index})[: chunk.rows]
+            finally:
+                masked.leave_batch()
+            out = self.states.empty(1, part.shape[1])[:, 0] if out is None else out
+            out[nodes[: chunk.rows]] = part
+        if out is None:
             raise ValueError("rows is empty; it takes at least one node.")
         return out
 
-    def _compute(
-        self,
-        stage: Stage,
-        own: list[Tensor],
-        edges: dict[str, Tensor],
-        draw: Draw | None,
-        cache: EdgeCache,
-    ) -> Tensor:
-        if stage.layer is None:
-            return stage.compute(*own)
-        masked = getattr(stage.layer, NAME, None)
-        if not isinstance(masked, MaskedLayer):
-            return stage.compute(*own, **edges)
-        with masked.asked(draw, self._numbers[id(masked)], cache, stage.call):
-            return stage.compute(*own, **edges)
+    def _chunks(self, rows: Tensor | None) -> Iterator[Chunk]:
+        """The wanted nodes in chunks: of `batch_size` rows, or of `CHUNK_EDGES` edges."""
+        if id(rows) in self._kept:
+            yield from self._kept[id(rows)]
+            return
+        wanted = torch.arange(self.whole.num_nodes) if rows is None else rows
+        edges = self.indptr.diff()[wanted].add_(1).cumsum(0)
+        keeps = not len(edges) or int(edges[-1]) * len(set(map(id, self.needed))) < KEPT_EDGES
+        first, chunks = 0, list[Chunk]()
+        while first < len(wanted):
+            before = int(edges[first - 1]) if first else 0
+            last = int(torch.searchsorted(edges, before + CHUNK_EDGES, right=True))
+            last = max(last, first + 1)
+            if self.states.batch_size is not None:
+                last = first + self.states.batch_size
+            chunk = self._chunk(wanted[first:last])
+            yield chunk
+            if keeps:
+                chunks.append(chunk)
+            first = last
+        if keeps:
+            self._kept[id(rows)] = chunks
 
-    def _edges(self, layer: Any) -> tuple[Neighborhoods, dict[str, Tensor]]:
-        """The edges that a layer reads, normalized over the whole graph where it does that."""
-        key: Any = None
-        if isinstance(layer, NORMALIZED):
-            improved = getattr(layer, "improved", False)
-            key = (improved, layer.add_self_loops, layer in self._unnormalized)
-        if key in self._known:
-            return self._known[key]
-        edge_index, values = self.edge_index, self.given
-        if key is not None and key[2]:
-            weight = self.given.get("edge_weight")
-            masked = getattr(layer, NAME, None)
-            if isinstance(masked, MaskedLayer) and masked.masks_before:
-                edge_index, weight, _ = given_edges(layer, None, len(self.x), edge_index, weight)
-            else:
-                edge_index, weight = gcn_norm(
-                    edge_index, weight, len(self.x), key[0], key[1], layer.flow, self.x.dtype
-                )
-            values = {"edge_weight": weight}
-        self._known[key] = Neighborhoods(edge_index, len(self.x)), values
-        return self._known[key]
-
-    @contextmanager
-    def _normalized_before(self) -> Iterator[None]:
-        """Layers take the weights that they are given."""
-        layers = [one.layer for one in self.stages if isinstance(one.layer, NORMALIZED)]
-        self._unnormalized = {layer for layer in layers if layer.normalize}
-        with ExitStack() as stack:
-            for layer in self._unnormalized:
-                layer.normalize = False
-                stack.callback(setattr, layer, "normalize", True)
-            yield
+    def _chunk(self, wanted: Tensor) -> Chunk:
+        """The mini-batch of some nodes, in increasing order, with all of their neighbours."""
+        position, indptr = row_entries(self.indptr, wanted)
+        source = self.source[position].long()
+        column = torch.searchsorted(wanted, source).clamp_(max=len(wanted) - 1)
+        inside = wanted[column] == source
+        others, number = torch.unique(source[~inside], return_inverse=True)
+        column[~inside] = number + len(wanted)
+        batch = BatchGraph(
+            self.whole,
+            torch.cat([wanted, others]),
+            indptr.numpy(),
+            column.numpy(),
+            position.numpy(),
+            num_outputs=len(wanted),
+        )
+        row = torch.arange(len(wanted)).repeat_interleave(indptr.diff())
+        edges = torch.from_numpy(self.whole.e_id).long()[position]
+        return Chunk(len(wanted), batch, torch.stack([column, row]), edges)
 
 
-def _union(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return None if one is None or other is None else torch.unique(torch.cat([one, other]))
+def _select(name: str, value: Any, nodes: Tensor, edges: Tensor) -> Any:
+    """The part of an argument of a layer that belongs to a chunk."""
+    if isinstance(value, LazyMatrix) and isinstance(value.matrix, Rows):
+        return value.matrix.read_dense(nodes)
+    if not isinstance(value, Tensor) or name == "edge_index":
+        return value
+    return value[edges if name.startswith("edge_") else nodes]
 
 
-def _read(state: State, nodes: Tensor) -> Tensor:
-    return state.of(nodes) if isinstance(state, Rows) else state[nodes]
+def _is_row_wise(model: nn.Module) -> bool:
+    """Whether a model calls its layers one by one, and all else works on the rows of nodes."""
+    basic = isinstance(model, BasicGNN) and type(model).forward is BasicGNN.forward
+    if not (basic or isinstance(model, ConvStack)):
+        return False
+    return all(
+        isinstance(part, ROW_WISE) or (isinstance(part, norm.LayerNorm) and part.mode == "node")
+        for part in cast("nn.ModuleList", model.norms)
+    )

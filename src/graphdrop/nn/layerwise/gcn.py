@@ -1,25 +1,29 @@
-"""Layer-wise passes through a `GCN`: every layer for all nodes it is read at, then the next."""
+"""Layer-wise passes through a `GCN`: every layer for all nodes it is read at, then the next.
+
+A convolution takes the steps of `SampledGCNConv` for several samples side by side, a range of rows
+at a time: first the terms of the sum, node by node, then the sum over neighbours with what follows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph
-from graphdrop.kernels.samples import stackable
-from graphdrop.nn.conv import SampledGCNConv
-from graphdrop.nn.layerwise import convolution
-from graphdrop.nn.layerwise.convolution import Prepared, State
-from graphdrop.nn.layerwise.features import Rows
-from graphdrop.nn.layerwise.reach import with_neighbors
-from graphdrop.nn.layerwise.states import States
+from graphdrop.graph.masks import Mask
+from graphdrop.kernels.samples import aggregate_stacked, stackable
+from graphdrop.nn.conv import LayerPass, SampledGCNConv
+from graphdrop.nn.layerwise.storage import Rows, States, with_neighbors
 from graphdrop.nn.models import DRAWN_TOGETHER, GCN
-from graphdrop.nn.plan import LayerPass, layer_passes, takes_sparse
 from graphdrop.nn.skip_connections import INITIAL
 from graphdrop.sampling.samplers import Draw
+
+State = Rows | Tensor
+"""The input of a layer: the features that all samples share, or ``[nodes, samples, width]``."""
 
 
 class LayerwiseGCN:
@@ -36,14 +40,13 @@ class LayerwiseGCN:
     def __init__(
         self, model: GCN, x: Rows, graph: Graph, states: States, rows: Tensor | None
     ) -> None:
-        self.model, self.x, self.graph, self.states, self.rows = model, x, graph, states, rows
-        self.convs, self.between = model._convs, model.between
+        self.x, self.graph, self.states = x, graph, states
+        self.convs, self.between = model.convs, model.between
         # the nodes whose inputs and outputs a layer computes, the features first; None for all
         self.needed = [rows]
         for _ in self.convs:
             self.needed.insert(0, with_neighbors(graph.indptr, graph.indices, self.needed[0]))
-        self._first: Prepared | None = None  # of the first layer, for all groups of samples
-        self._sparse: bool | None = None
+        self._first_terms: tuple[Tensor, int] | None = None  # for all groups of samples
 
     @torch.no_grad()
     def samples(self, draws: Iterable[Draw | None]) -> Iterator[Tensor]:
@@ -51,122 +54,119 @@ class LayerwiseGCN:
         draws = iter(draws)
         while together := list(islice(draws, DRAWN_TOGETHER)):
             passes = [
-                list(layer_passes(layer, self.graph, together, number))
-                for number, layer in enumerate(self.convs)
+                list(conv.passes(self.graph, together, i)) for i, conv in enumerate(self.convs)
             ]
-            step = self._at_once(passes)
-            for first in range(0, len(together), step):
-                group = slice(first, first + step)
-                out = self._group([one[group] for one in passes], together[group])
-                yield from out.unbind(1)
+            size = self._count_samples(passes)
+            for first in range(0, len(together), size):
+                group = [drawn[first : first + size] for drawn in passes]
+                yield from self._compute(group).unbind(1)
 
-    def _group(self, passes: list[list[LayerPass]], draws: list[Draw | None]) -> Tensor:
+    def _compute(self, passes: list[list[LayerPass]]) -> Tensor:
         """The outputs of samples side by side, ``[rows, samples, out]``."""
         x: State = self.x
-        every, between = list[Tensor](), self.between
-        for number, layer in enumerate(self.convs):
-            last = number + 1 == len(self.convs)
+        outputs, between, count = list[Tensor](), self.between, len(passes[0])
+        for i, conv in enumerate(self.convs):
+            last, rows = i + 1 == len(self.convs), self.needed[i + 1]
             # of its own, so that what is derived from these masks goes with it
             graph = self.graph.with_values(self.graph.value)
-            prepared = self._prepared(number, layer, graph, x, passes[number])
-            count, width = len(draws), layer.out_channels
-            rows = self.needed[number + 1]
-            size = self.graph.num_dst if rows is None else len(rows)
-            ends = between.out_channels if last else width
-            packed = last or rows is None  # row by row as computed, not by node
-            out = (
-                torch.empty(size, count, ends, dtype=layer.weight.dtype)
-                if last
-                else self.states.empty(count, width)
-            )
-            widest = count * max(width, prepared.terms.shape[2])
-            for span in convolution.windows(graph, self.states, widest, rows):
-                window = convolution.window_of(graph, span, rows)
-                target = out[slice(*span)] if packed else None
-                part = convolution.convolved(
-                    layer, window, prepared, passes[number], None if last else target
-                )
-                nodes = window.dst_ids
-                assert nodes is not None  # noqa: S101 - a window has ids
+            terms, parts = self._terms(i, graph, x, passes[i])
+            if last:
+                size = graph.num_dst if rows is None else len(rows)
+                out = torch.empty(size, count, between.out_channels, dtype=conv.weight.dtype)
+            else:
+                out = self.states.empty(count, conv.out_channels)
+            widest = count * max(conv.out_channels, terms.shape[2])
+            for span in self.states.spans(widest, rows):
+                window = graph.window(span if rows is None else rows[slice(*span)])
+                part = _convolve(conv, window, terms, parts, passes[i])
+                # a range is a view of a state, and copies nothing
+                nodes = slice(*span) if rows is None else rows[slice(*span)]
                 if not last or between.head is not None:
-                    part = self._follow(number, part, x, every, nodes)
+                    part = between.follow(
+                        i,
+                        part,
+                        partial(_read, x, nodes),
+                        partial(_read, outputs[0] if outputs else x, nodes),
+                        training=False,
+                    )
                 if last:
-                    states = every if between.joins else []
-                    part = between.join([*(state[nodes.long()] for state in states), part])
-                if target is None:
-                    out[nodes.long()] = part
-                elif part.data_ptr() != target.data_ptr():
-                    target.copy_(part)
-            del prepared
-            if not last:
-                every.append(out)
-                x = out
-                self._forget(every)
+                    states = [state[nodes] for state in outputs] if between.joins else []
+                    part = between.join([*states, part])
+                out[slice(*span) if last else nodes] = part
+            del terms
+            outputs.append(out)
+            x = out
+            if not between.joins:  # drop the states that no later layer reads
+                del outputs[1 if between.residual == INITIAL else 0 : -1]
         return out
 
-    def _prepared(
-        self,
-        number: int,
-        layer: SampledGCNConv,
-        graph: Graph,
-        x: State,
-        passes: Sequence[LayerPass],
-    ) -> Prepared:
-        shared = number == 0 and not convolution.drops_features(layer, passes)
-        if shared and self._first is not None:
-            return self._first
-        prepared = convolution.prepare(
-            layer, graph, x, passes, self.states, nodes=self.needed[number]
-        )
-        if shared:
-            self._first = prepared
-        return prepared
+    def _terms(
+        self, i: int, graph: Graph, x: State, passes: Sequence[LayerPass]
+    ) -> tuple[Tensor, int]:
+        """The terms of the sum of a layer, ``[nodes, samples or 1, terms]``, and their parts."""
+        conv, nodes = self.convs[i], self.needed[i]
+        drops, mask = any(map(conv.drops, passes)), next(iter(_masks_of_sum(conv, passes)), None)
+        if i == 0 and not drops and self._first_terms is not None:
+            return self._first_terms
+        parts = conv.count_parts(graph, mask, first=i == 0)
+        if not drops and not parts:
+            if isinstance(x, Tensor):
+                return x, 0
+            if x.stored is not None:
+                return x.stored[:, None], 0
+        width = parts * conv.out_channels if parts else conv.in_channels
+        count = len(passes) if drops or i else 1
+        terms = self.states.empty(count, width)
+        for span in self.states.spans(count * max(width, conv.in_channels), nodes):
+            at = slice(*span) if nodes is None else nodes[slice(*span)]
+            ids = torch.arange(*span) if isinstance(at, slice) else at
+            loops = Graph.loops(ids.to(graph.indices))
+            for sample in range(count):
+                rows = x.read(at) if isinstance(x, Rows) else x[at, sample]
+                rows = conv.drop(rows, loops, passes[sample]) if drops else rows
+                terms[at, sample] = conv.terms(rows, parts, mask, graph.num_src)
+        if i == 0 and not drops:
+            self._first_terms = terms, parts
+        return terms, parts
 
-    def _follow(
-        self, number: int, out: Tensor, x: State, every: list[Tensor], nodes: Tensor
-    ) -> Tensor:
-        """A hidden layer's outputs with what follows a convolution, by rows."""
-        between, index = self.between, nodes.long()
-
-        def own() -> Tensor:
-            return x.of(index)[:, None] if isinstance(x, Rows) else x[index]
-
-        out = out.relu_() if between.plain else out
-        plain = between.residual is True and isinstance(x, Rows) and self._is_sparse(x)
-        rows = None if plain else own
-        return between.follow(number, out, rows, lambda: every[0][index], training=False)
-
-    def _is_sparse(self, x: State) -> bool:
-        """Whether a full-batch pass reads these features as sparse, which has no residual."""
-        if not isinstance(x, Rows):
-            return False
-        if self._sparse is None:
-            self._sparse = takes_sparse(self.convs[0]) and x.few_nonzeros
-        return self._sparse
-
-    def _forget(self, every: list[Tensor]) -> None:
-        """Drop the states that no later layer reads."""
-        if self.between.joins:
-            return
-        first = 1 if self.between.residual == INITIAL else 0
-        del every[first:-1]
-
-    def _at_once(self, passes: list[list[LayerPass]]) -> int:
+    def _count_samples(self, passes: list[list[LayerPass]]) -> int:
         """How many samples are computed side by side: 1 if the kernel cannot."""
-        needed, shared, kept = 0, 0, 0
-        last = len(self.convs) - 1
-        for number, (layer, own) in enumerate(zip(self.convs, passes, strict=True)):
-            masks = convolution.masks_of_sum(layer, own)
-            like = layer.weight.new_empty(1, layer.in_channels)
-            if masks and not stackable(self.graph, like, masks):
+        shared, widest = 0, 0
+        for i, (conv, drawn) in enumerate(zip(self.convs, passes, strict=True)):
+            masks, drops = _masks_of_sum(conv, drawn), any(map(conv.drops, drawn))
+            row = conv.weight.new_empty(1, conv.in_channels)
+            if masks and not stackable(self.graph, row, masks):
                 return 1
-            terms = convolution.terms_width(layer, self.graph, own, first=number == 0)
-            if number == 0 and not convolution.drops_features(layer, own):
+            parts = conv.count_parts(self.graph, next(iter(masks), None), first=i == 0)
+            terms = parts * conv.out_channels or conv.in_channels * drops
+            if i == 0 and not drops:
                 shared, terms = terms, 0
-            before = layer.in_channels if number else 0
-            after = layer.out_channels if number < last else self.between.out_channels
-            needed = max(needed, kept + before + terms + after)
-            if self.between.joins or (number and self.between.residual == INITIAL):
-                kept += before
-        most, count = self.states.at_once(needed, shared), len(passes[0])
+            widest = max(widest, conv.in_channels * bool(i) + terms + conv.out_channels)
+        if self.between.joins or self.between.residual == INITIAL:
+            widest += sum(conv.in_channels for conv in self.convs[1:])
+        count, most = len(passes[0]), self.states.count_samples(widest, shared)
         return -(-count // -(-count // most))  # groups of equal sizes
+
+
+def _masks_of_sum(conv: SampledGCNConv, passes: Sequence[LayerPass]) -> list[Mask]:
+    """The masks of the sum over neighbours; none if nothing there is masked."""
+    if conv.sampler is None or conv.sampler.on_features:
+        return []
+    return [drawn.sampler for drawn in passes if drawn.sampler is not None]
+
+
+def _convolve(
+    conv: SampledGCNConv, window: Graph, terms: Tensor, parts: int, passes: Sequence[LayerPass]
+) -> Tensor:
+    """The outputs of the rows of a window, ``[rows, samples, out]``."""
+    masks, factors = zip(*(conv.mask_of_sum(window, drawn) for drawn in passes), strict=True)
+    sums = aggregate_stacked(window, terms, [conv.mask_of_terms(mask, parts) for mask in masks])
+    factor = None
+    if any(own is not None for own in factors):
+        given = [torch.ones(()) if own is None else own for own in factors]
+        factor = torch.stack([own.expand(window.num_dst, 1) for own in given], 1)
+    return conv.finish(sums.contiguous(), parts, factor)  # samples may share one sum
+
+
+def _read(x: State, nodes: slice | Tensor) -> Tensor:
+    return x.read_dense(nodes)[:, None] if isinstance(x, Rows) else x[nodes]

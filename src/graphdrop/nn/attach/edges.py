@@ -5,26 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from graphdrop.graph import Graph, Normalization
 from graphdrop.loading.batch import BatchGraph
-from graphdrop.loading.whole import WholeGraph
-from graphdrop.nn.attach.batches import (
-    batch_edges,
-    edge_numbers,
-    with_global_ids,
-    without_repetitions,
-)
-from graphdrop.nn.attach.ends import Ends
 
 CAPACITY = 16
 APART = 1 << 30
 """Offset of the ids of destinations in bipartite graphs: an edge from node 3 of one type to node 3
 of another is not a self-loop."""
+
+
+class Ends(NamedTuple):
+    """Destinations and sources in the layer's order, and the values of a sparse matrix."""
+
+    destination: Tensor
+    source: Tensor
+    value: Tensor | None = None
+
+
+def split_edges(edge_index: Any, flow: str) -> Ends:
+    """The ends of edges given as `edge_index [2, E]`, as `EdgeIndex` or as `torch.sparse`.
+
+    A sparse matrix has destinations in its rows, as in PyG.
+    """
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(
+            f"edge_index is of type {type(edge_index).__name__}; it takes a tensor [2, E], an "
+            "EdgeIndex or a torch.sparse matrix. Of a SparseTensor use "
+            ".to_torch_sparse_csr_tensor()."
+        )
+    if edge_index.layout is torch.sparse_coo:
+        edge_index = edge_index.coalesce()
+        row, column = edge_index.indices()
+        return Ends(row, column, edge_index.values())
+    if edge_index.layout is not torch.strided:
+        if edge_index.layout is torch.sparse_csc:
+            edge_index = edge_index.to_sparse_csr()
+        length = edge_index.crow_indices().diff()
+        row = torch.arange(len(length), device=length.device).repeat_interleave(length)
+        return Ends(row, edge_index.col_indices(), edge_index.values())
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    first, second = edge_index
+    return Ends(second, first) if flow == "source_to_target" else Ends(first, second)
 
 
 @dataclass(eq=False)
@@ -47,8 +76,6 @@ class Edges:
     """The mini-batch that the edges belong to; draws are keyed by its ids."""
     batch_edge: Tensor | None = None
     """The number of each edge of the graph in the mini-batch; -1 if the layer added it."""
-    whole: WholeGraph | None = None
-    """The graph of which the edges are a part; None if they are all."""
     _weighted: tuple[Tensor | None, Any, Graph] | None = field(default=None, repr=False)
 
     @classmethod
@@ -59,11 +86,9 @@ class Edges:
         sizes: tuple[int, int],
         apart: bool,
         *,
-        ids: Tensor | None = None,
         batch: BatchGraph | None = None,
-        whole: WholeGraph | None = None,
     ) -> Edges:
-        """Sort the edges; `ids` are those of the nodes of a part of `whole`."""
+        """Sort the edges."""
         nodes = max(sizes)
         if nodes > APART:
             raise ValueError(
@@ -78,18 +103,12 @@ class Edges:
                 f"edge_index joins {nodes} nodes, but the features are those of {columns} sources "
                 f"and {rows} destinations"
             )
-        dst_ids = src_ids = None
-        if ids is not None:
-            dst_ids, src_ids = (ids[:size].to(graph.indices) for size in sizes)
-        if apart:
-            own = torch.arange(rows).to(graph.indices) if dst_ids is None else dst_ids
-            dst_ids = own + APART
+        ids = torch.arange(rows).to(graph.indices) + APART if apart else None
         graph = replace(
             graph,
             indptr=graph.indptr[: rows + 1],
             t_indptr=graph.t_indptr[: columns + 1],
-            dst_ids=dst_ids,
-            src_ids=src_ids,
+            dst_ids=ids,
         )
         batch_edge = None
         if batch is not None:
@@ -104,8 +123,7 @@ class Edges:
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
         known = destination.clone(), source.clone()
-        whole = whole if batch is None else batch.whole
-        return cls(known, sizes, apart, graph, order, place, batch, batch_edge, whole)
+        return cls(known, sizes, apart, graph, order, place, batch, batch_edge)
 
     def fits(
         self, destination: Tensor, source: Tensor, sizes: tuple[int, int], apart: bool
@@ -137,7 +155,7 @@ class Edges:
         """The whole graph that has so many edges: with the self-loops that `Graph` adds, or without
         any that were added. The graph itself if there is none.
         """
-        graph, whole = self.graph, self.whole
+        graph, whole = self.graph, None if self.batch is None else self.batch.whole
 
         def make() -> Graph:
             if whole is not None:
@@ -177,9 +195,9 @@ class Edges:
 
         def make(raw: Tensor) -> Graph:
             graph = replace(self.graph, weight=raw, value=raw, structure_of=self.graph)
-            if self.whole is None:
+            if self.batch is None:
                 return graph.normalized(Normalization.SYM)
-            whole = self.whole.pyg_graph(loop_weight).to(raw.device)
+            whole = self.batch.whole.pyg_graph(loop_weight).to(raw.device)
             edge = edge_numbers(whole, graph)
             factor = torch.where(whole.weight == 0.0, 0.0, whole.value / whole.weight)
             return replace(
@@ -259,16 +277,10 @@ class EdgeCache:
 
     PyG layers create new tensors of edges in every pass, so that edges are compared by value, which
     takes a fraction of the time of sorting.
-
-    Args:
-        ids: the ids of the nodes of a part of a graph, by which masks are drawn; by default the
-            numbers of the nodes.
-        whole: the graph that the nodes are a part of.
     """
 
-    def __init__(self, ids: Tensor | None = None, whole: WholeGraph | None = None) -> None:
+    def __init__(self) -> None:
         self._latest: list[Edges] = []
-        self.ids, self.whole = ids, whole
 
     def get(
         self,
@@ -296,9 +308,7 @@ class EdgeCache:
                 break
         else:
             with torch.inference_mode(False):  # training may use it next
-                edges = Edges.build(
-                    destination, source, sizes, apart, ids=self.ids, batch=batch, whole=self.whole
-                )
+                edges = Edges.build(destination, source, sizes, apart, batch=batch)
         self._latest = [edges, *(other for other in self._latest if other is not edges)][:CAPACITY]
         return edges
 
@@ -311,3 +321,87 @@ class EdgeCache:
 
 def _count(ids: Tensor) -> int:
     return int(ids.max()) + 1 if ids.numel() else 0
+
+
+def edge_numbers(whole: Graph, part: Graph) -> Tensor:
+    """The number in a whole graph of each edge of a part, found by ids and rank; any if missing."""
+    nodes = whole.num_src
+    keys = whole.derived_from_structure(
+        "keys of edges", lambda: whole.edge_dst.long() * nodes + whole.indices.long()
+    )
+    found = torch.searchsorted(keys, part.draw_dst.long() * nodes + part.draw_src.long())
+    if part.rank is not None:
+        found = found + part.rank
+    return found.clamp_(max=max(0, whole.num_edges - 1))
+
+
+def batch_edges(graph: Graph, batch: BatchGraph) -> Tensor:
+    """The number in the batch's `edge_index` of each edge of a layer's graph; -1 if not there.
+
+    A layer may add self-loops to the edges of a batch. It keeps the order of parallel edges.
+    """
+    row, column, _ = batch.in_given_order
+    key = row * batch.num_nodes + column
+    order = torch.argsort(key, stable=True)
+    key = key[order]
+    wanted = (graph.edge_dst.long() * batch.num_nodes + graph.indices.long()).cpu()
+    place = torch.searchsorted(key, wanted)
+    if graph.rank is not None:
+        place = place + graph.rank.cpu()
+    there = place < len(key)
+    there[there.clone()] = key[place[there]] == wanted[there]
+    found = torch.full_like(wanted, -1)
+    found[there] = order[place[there]]
+    return found.to(graph.indices.device)
+
+
+def with_global_ids(graph: Graph, batch: BatchGraph, edges: Tensor, *, apart: int = 0) -> Graph:
+    """A layer's graph with the ids of the whole graph, and the ranks of its parallel edges.
+
+    Args:
+        graph: local numbers, ranks by occurrence.
+        batch: whose nodes these are.
+        edges: by `batch_edges`.
+        apart: offset of the ids of destinations.
+    """
+    ids, of_whole, rank = batch.n_id.to(graph.indices), batch.whole.rank, graph.rank
+    if rank is not None or of_whole is not None:
+        occurrence = torch.zeros_like(edges) if rank is None else rank.long()
+        known = torch.zeros_like(edges)
+        if of_whole is not None:
+            _, _, position = batch.in_given_order
+            known = of_whole[position[edges.clamp_min(0).cpu()]].long().to(edges.device)
+        rank = torch.where(edges < 0, occurrence, known)  # drawn twice is not parallel
+    if rank is not None and not bool(rank.any()):
+        rank = None
+    return replace(
+        graph,
+        rank=None if rank is None else rank.to(torch.int32),
+        dst_ids=ids[: graph.num_dst] + apart,
+        src_ids=ids[: graph.num_src],
+    )
+
+
+def without_repetitions(graph: Graph) -> Graph:
+    """The graph in which an edge that was drawn several times stands once."""
+    key = graph.edge_dst.long() * graph.num_src + graph.indices
+    rank = torch.zeros_like(key) if graph.rank is None else graph.rank.long()
+    order = torch.from_numpy(np.lexsort((rank.cpu().numpy(), key.cpu().numpy()))).to(key.device)
+    again = (key[order].diff() == 0) & (rank[order].diff() == 0)
+    if not bool(again.any()):
+        return graph
+    kept = torch.ones(graph.num_edges, dtype=torch.bool, device=key.device)
+    kept[order[1:][again]] = False
+    rows, columns = graph.num_dst, graph.num_src
+    ends = torch.stack([graph.indices, graph.edge_dst])[:, kept].long()
+    once = Graph.from_edge_index(ends, max(rows, columns), normalization=Normalization.NONE)
+    return replace(
+        once,
+        indptr=once.indptr[: rows + 1],
+        t_indptr=once.t_indptr[: columns + 1],
+        rank=None if graph.rank is None else graph.rank[kept],
+        dst_ids=graph.dst_ids,
+        src_ids=graph.src_ids,
+        parent=graph.parent,
+        parent_edge=None if graph.parent_edge is None else graph.parent_edge[kept],
+    )

@@ -8,9 +8,9 @@ kernel if messages are weighted features that are summed or averaged. Otherwise 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,11 +19,9 @@ from torch_geometric.nn import conv
 from torch_geometric.nn.conv import MessagePassing
 
 from graphdrop.kernels import aggregate
-from graphdrop.loading.whole import WholeGraph
-from graphdrop.nn.attach.batches import edge_numbers, given_edges, loop_weight_of, normalizes
-from graphdrop.nn.attach.edges import EdgeCache, Edges
-from graphdrop.nn.attach.ends import Ends, ends
-from graphdrop.nn.attach.masking import Masking, Terms, sums_features, weighted_features
+from graphdrop.nn.attach.edges import EdgeCache, Edges, Ends, edge_numbers, split_edges
+from graphdrop.nn.attach.masking import Masking, sums_features, weighted_features
+from graphdrop.nn.attach.weights import given_edges, loop_weight_of, normalizes
 from graphdrop.nn.sampled import NAME
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.samplers import Draw, Sampler
@@ -31,6 +29,23 @@ from graphdrop.sampling.samplers import Draw, Sampler
 METHODS = ("forward", "propagate", "message")
 CALL_SHIFT = 32
 """Each `propagate` of a layer within one pass has its own random stream."""
+
+
+@dataclass
+class Call:
+    """A call of a layer, while it runs."""
+
+    draw: Draw | None
+    apart: bool = False
+    """Whether sources and destinations are different types of nodes."""
+    weights: Callable[[Tensor], Tensor] | None = None
+    """The linear map of a `GCNConv`, which follows the masked sum."""
+    normalized: bool = False
+    """Whether the weights of edges are given so that the layer does not normalize them."""
+    masks_raw_weights: bool = False
+    """Whether the masked sum normalizes what its mask leaves of these weights."""
+    masked_weights: bool = False
+    """Whether the weights have been masked, so that messages are not."""
 
 
 class MaskedLayer(SampledLayer):
@@ -65,13 +80,11 @@ class MaskedLayer(SampledLayer):
         self.start_stream(seed)
         self._cache = cache
         self._before: dict[str, Any] = {}
-        self._draw: Draw | None = None
-        self._inside = self._apart = self._normalized = self._masked_weights = False
-        self._unnormalized = False  # whether the call is given weights to mask and normalize
-        self.calls = self._masked = 0
+        self._call: Call | None = None
+        self.calls = 0
+        """How often `propagate` has been called in the pass; each time has its own stream."""
+        self._masked = 0  # how often a mask was applied, ever
         self._masking: Masking | None = None
-        self._walked: WholeGraph | None = None  # the graph that a layer-wise pass walks through
-        self._weights: tuple[Any, ...] = ()  # of a GCNConv, while it passes messages
 
     @property
     def layer(self) -> Any:
@@ -131,24 +144,6 @@ class MaskedLayer(SampledLayer):
         super().ask(draw, number)
         self.calls = 0
 
-    @contextmanager
-    def asked(
-        self, draw: Draw | None, number: int, part: EdgeCache, call: int = 0
-    ) -> Iterator[None]:
-        """Context of a call on a part of a graph, whose cache has the ids of its nodes.
-
-        The mask is that of the whole graph in its pass, in the given call of `propagate`.
-        """
-        whole, self._cache = self._cache, part
-        self._walked = part.whole
-        self.ask(draw, number)
-        self.calls = call
-        try:
-            yield
-        finally:
-            self._cache, self._walked = whole, None
-            self.stop_asking()
-
     def _next_draw(self) -> Draw | None:
         if not self._asked:
             self.calls = 0
@@ -160,25 +155,27 @@ class MaskedLayer(SampledLayer):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *arguments: Any, **options: Any) -> Any:
         """Replaces `forward` of the layer; `torch.compile` skips it."""
-        self._draw, self._inside = self._next_draw(), True
-        self._apart = _reads_two_kinds(arguments, options)
-        before = self._masked
+        layer, before = self.layer, self._masked
+        self._call = call = Call(self._next_draw(), _reads_two_kinds(arguments, options))
         try:
-            with self._weights_last(), ExitStack() as stack:
-                arguments, options = self._with_weights(stack, arguments, options)
+            with ExitStack() as stack:
+                if type(layer).forward is conv.GCNConv.forward:  # masks on features come first
+                    call.weights = layer.lin
+                    vars(layer)["lin"] = _unchanged  # hides the child of this name
+                    stack.callback(vars(layer).pop, "lin")
+                arguments, options = self._give_weights(call, stack, arguments, options)
                 out = self._original("forward")(*arguments, **options)
         finally:
-            self._draw, self._inside, self._apart, self._normalized = None, False, False, False
-            self._unnormalized = self._masked_weights = False
+            self._call = None
         if self._masked == before:
             raise RuntimeError(
-                f"{self.layer} passed no messages that a mask could act on: attach cannot sample "
-                "it; leave it out of the model, or attach to a part of the model without it"
+                f"{layer} passed no messages that a mask could act on: attach cannot sample it; "
+                "leave it out of the model, or attach to a part of the model without it"
             )
         return out
 
-    def _with_weights(
-        self, stack: ExitStack, arguments: tuple[Any, ...], options: dict[str, Any]
+    def _give_weights(
+        self, call: Call, stack: ExitStack, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, with weights that the layer does not normalize by itself.
 
@@ -186,89 +183,72 @@ class MaskedLayer(SampledLayer):
         normalization they are masked, or the masked sum normalizes them.
         """
         layer, batch, before = self.layer, self.in_batch, self.masks_before
-        if self._walked is not None and before:
-            self._unnormalized = True
-            return arguments, options
-        by_us = normalizes(layer)
-        if not before and (batch is None or not by_us):
+        normalizing = normalizes(layer)
+        if not before and (batch is None or not normalizing):
             return arguments, options
         given = inspect.signature(type(layer).forward).bind(layer, *arguments, **options).arguments
         del given["self"]
         edge_index, weight = given["edge_index"], given.get("edge_weight")
         learned = weight is not None and weight.requires_grad
-        if before and (learned or not (by_us and sums_features(layer))):
-            if batch is not None and by_us:
+        if before and (learned or not (normalizing and sums_features(layer))):
+            if batch is not None and normalizing:
                 raise ValueError(
                     f"edge_weight requires a gradient, so that {layer} normalizes it, by the edges "
                     "of the mini-batch alone: use before_normalization=False, or the whole graph"
                 )
-            given["edge_index"], given["edge_weight"] = self._mask_weights(edge_index, weight)
+            given["edge_index"], given["edge_weight"] = self._mask_weights(call, edge_index, weight)
             return (), given
         nodes = given["x"].size(layer.node_dim) if batch is None else batch.num_nodes
         edges = given_edges(layer, batch, nodes, edge_index, weight)
-        self._normalized, self._unnormalized = True, before
+        call.normalized, call.masks_raw_weights = True, before
         given["edge_index"] = edges.edge_index
         given["edge_weight"] = edges.weight if before else edges.value
         layer.normalize = False
         stack.callback(setattr, layer, "normalize", True)
         return (), given
 
-    def _mask_weights(self, edge_index: Any, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _mask_weights(
+        self, call: Call, edge_index: Any, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The weights times their masks; self-loops are kept."""
         if self.sampler is not None and self.sampler.blocks != 1:
             raise ValueError(
                 f"edge_weight requires a gradient, so that {self.layer} normalizes it, with one "
                 "weight per edge for all blocks: use blocks=1 and first_blocks=1, or DropEdge"
             )
-        both = ends(edge_index, self.layer.flow)
-        edges = self._cache.get(both, apart=self._apart, batch=self.in_batch)
-        masking = self._mask(edges, self._draw, self.number)
+        both = split_edges(edge_index, self.layer.flow)
+        edges = self._cache.get(both, apart=call.apart, batch=self.in_batch)
+        masking = self._mask(edges, call, self.number)
         weight = both.value if weight is None else weight
-        one = edges.graph.value.new_ones(len(both.source), 1)
-        self._masked_weights = self._normalized = True
+        kept = edges.graph.value.new_ones(len(both.source), 1)
+        call.masked_weights = call.normalized = True
         if masking.mask is not None:
             mask = replace(masking.mask, self_loops=False, before_normalization=False)
-            if self._draw is not None:
-                self._draw.record(mask, masking.edges.counted, 1, self.number)
-            one = aggregate(masking.edges.messages, one, mask)
-        masked = one.flatten() if weight is None else weight * one.flatten().to(weight.dtype)
+            if call.draw is not None:
+                call.draw.record(mask, masking.edges.counted, 1, self.number)
+            kept = aggregate(masking.edges.messages, kept, mask)
+        masked = kept.flatten() if weight is None else weight * kept.flatten().to(weight.dtype)
         if edges.importance is not None:
             masked = masked * edges.importance
-        pair = (both.source, both.destination)
+        ends = both.source, both.destination
         flipped = self.layer.flow != "source_to_target"
-        return torch.stack(pair[::-1] if flipped else pair), masked
-
-    @contextmanager
-    def _weights_last(self) -> Iterator[None]:
-        """Move the weights of a `GCNConv` behind the sum, since masks on features come first."""
-        layer = self.layer
-        if type(layer).forward is not conv.GCNConv.forward:
-            yield
-            return
-        self._weights = (layer.lin,)
-        vars(layer)["lin"] = _unchanged  # hides the child of this name
-        try:
-            yield
-        finally:
-            del vars(layer)["lin"]
-            self._weights = ()
+        return torch.stack(ends[::-1] if flipped else ends), masked
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def propagate(self, edge_index: Any, *arguments: Any, **options: Any) -> Tensor:
         """Replaces `propagate` of the layer."""
-        draw = self._draw if self._inside else self._next_draw()
+        call = Call(self._next_draw()) if self._call is None else self._call
         number = self.number | self.calls << CALL_SHIFT
         self.calls += 1
-        weights = self._weights[0] if self._weights else None
+        weights = call.weights
         if weights is not None and self.sampler is not None and self.sampler.blocks == 1:
             options["x"], weights = weights(options["x"]), None  # they touch no mask
-        both = ends(edge_index, self.layer.flow)
-        out = self._summed(both, draw, number, options) if not arguments else None
+        both = split_edges(edge_index, self.layer.flow)
+        out = None if arguments else self._sum(both, call, number, options)
         if out is None:
-            edges = self._cache.get(both, apart=self._apart, batch=self.in_batch)
-            self._masking = self._mask(edges, draw, number)
+            edges = self._cache.get(both, apart=call.apart, batch=self.in_batch)
+            self._masking, before = self._mask(edges, call, number), self._masked
             self._check_values(both)
-            before = self._masked
             try:
                 out = self._original("propagate")(edge_index, *arguments, **options)
             finally:
@@ -293,11 +273,11 @@ class MaskedLayer(SampledLayer):
 
     # Which mask, on which path
 
-    def _mask(self, edges: Edges, draw: Draw | None, number: int) -> Masking:
-        sampler = self.sampler
+    def _mask(self, edges: Edges, call: Call, number: int) -> Masking:
+        sampler, draw = self.sampler, call.draw
         assert sampler is not None  # noqa: S101 - what it was made with
         keeps_all = sampler.rescale if draw is None else draw.keeps_all
-        if keeps_all or sampler.rate.keeps_all or self._masked_weights:
+        if keeps_all or sampler.rate.keeps_all or call.masked_weights:
             return Masking(edges, None, None, draw, self.number)
         if 0 in sampler.rate.entries:
             raise ValueError(
@@ -310,38 +290,31 @@ class MaskedLayer(SampledLayer):
         scale = sampler.row_factor(edges.graph, draw, number, mask)
         return Masking(edges, mask, scale, draw, self.number)
 
-    def _summed(
-        self, both: Ends, draw: Draw | None, number: int, options: dict[str, Any]
-    ) -> Tensor | None:
+    def _sum(self, both: Ends, call: Call, number: int, options: dict[str, Any]) -> Tensor | None:
         """The masked sum or mean by the kernel; None if single messages are needed."""
+        raw, terms = call.masks_raw_weights, None
         if not self._before.keys() & METHODS[1:]:
-            terms = weighted_features(self.layer, both, options, any_type=self._unnormalized)
-            if terms is not None:
-                edges = self._cache.get(
-                    both, (terms.rows, len(terms.x)), apart=self._apart, batch=self.in_batch
+            terms = weighted_features(self.layer, both, options, any_type=raw)
+        if terms is None:
+            if raw:
+                raise RuntimeError(
+                    f"masks act before the normalization of {self.layer}, which takes features "
+                    "[nodes, features] and no hooks on its messages: set before_normalization=False"
                 )
-                if edges.importance is not None and not (terms.mean or self._normalized):
-                    weight = edges.importance
-                    weight = weight if terms.weight is None else weight * terms.weight
-                    terms = terms._replace(weight=weight)
-                self._masked += 1
-                if self._unnormalized:
-                    return self._sum_before(edges, draw, number, terms)
-                return self._mask(edges, draw, number).summed(terms)
-        if self._unnormalized:
-            raise RuntimeError(
-                f"masks act before the normalization of {self.layer}, which takes features "
-                "[nodes, features] and no hooks on its messages: set before_normalization=False"
-            )
-        return None
-
-    def _sum_before(self, edges: Edges, draw: Draw | None, number: int, terms: Terms) -> Tensor:
-        """The masked sum that is normalized by the degrees of what its mask leaves."""
+            return None
+        sizes = terms.rows, len(terms.x)
+        edges = self._cache.get(both, sizes, apart=call.apart, batch=self.in_batch)
+        if edges.importance is not None and not (terms.mean or call.normalized):
+            weight = edges.importance
+            terms = terms._replace(weight=weight if terms.weight is None else weight * terms.weight)
+        self._masked += 1
+        masking = self._mask(edges, call, number)
+        if not raw:
+            return masking.summed(terms)
+        # the sum is normalized by the degrees of what its mask leaves
         weight = edges.graph.value.new_ones(len(edges.order))
         weight = weight if terms.weight is None else terms.weight
-        graph = edges.before_normalization(weight, loop_weight_of(self.layer))
-        masking = self._mask(edges, draw, number)
-        mask = masking.mask
+        graph, mask = edges.before_normalization(weight, loop_weight_of(self.layer)), masking.mask
         if mask is not None and mask.keep_logit.dim():
             full = edges.whole_with(len(mask.keep_logit))
             if full is not edges.graph:

@@ -16,8 +16,7 @@ from torch_geometric.nn.conv import MessagePassing
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Mask
 from graphdrop.kernels import aggregate
-from graphdrop.nn.attach.edges import Edges
-from graphdrop.nn.attach.ends import Ends
+from graphdrop.nn.attach.edges import Edges, Ends
 from graphdrop.nn.conv import MAX_SPARSE_BLOCKS, add_parts, multiply_blocks
 from graphdrop.nn.features import LazyMatrix, Multiplied, SparseFeatures
 from graphdrop.sampling.samplers import Draw

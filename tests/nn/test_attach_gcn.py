@@ -15,7 +15,7 @@ from graphdrop import ARM, GCN, attach
 from graphdrop.graph import Graph
 from graphdrop.kernels.reference import materialize
 from graphdrop.nn.attach import Handle
-from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
 
 IN, HIDDEN, OUT = 5, 6, 3
@@ -106,13 +106,6 @@ def test_arm_gives_the_same_gradients(sampler):
         torch.testing.assert_close(other.grad, one.grad, rtol=1e-3, atol=1e-5)
     own_weight = own.layers[1].weight.grad
     torch.testing.assert_close(handle.model.second.lin.weight.grad.T, own_weight)
-
-
-def test_fixed_rates_draw_hard_masks_and_learn_nothing():
-    own, handle = twins(DropEdge(FixedRate(keep=0.5)))
-    assert list(handle.parameters()) == []
-    assert handle.kl() == 0.0
-    torch.testing.assert_close(handle.model(X, EDGES), own(X, EDGES), rtol=1e-4, atol=1e-5)
 
 
 class Weighted(nn.Module):

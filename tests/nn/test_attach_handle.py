@@ -139,29 +139,6 @@ def test_prediction_samples_the_masks_and_nothing_else_unless_asked():
     assert all(torch.equal(value, before[name]) for name, value in norms(handle.model).items())
 
 
-def test_prediction_is_the_mean_over_draws_and_the_same_for_the_same_seed():
-    model = stock()
-    handle = attach(model, two_blocks())
-    found = predict(model, DATA, samples=3, seed=9, masks="hard")
-    assert float(found.deviation.max()) > 1e-4
-    again = predict(model, DATA, samples=3, seed=9, masks="hard")
-    assert torch.equal(again.probabilities, found.probabilities)
-    other = predict(model, DATA, 3, seed=8, masks="hard")
-    assert not torch.equal(other.probabilities, found.probabilities)
-    model.eval()
-    outputs = []
-    for sample in range(3):
-        with handle.drawing(Draw(9, 1 << 62, sample)):
-            outputs.append(model(X, EDGES).softmax(1))
-    torch.testing.assert_close(found.probabilities, torch.stack(outputs).mean(0))
-    rows = torch.tensor([4, 1])
-    some = predict(model, DATA, samples=3, seed=9, masks="hard", rows=rows)
-    torch.testing.assert_close(some.probabilities, found.probabilities[rows])
-    expected = predict(model, DATA, samples=0)
-    torch.testing.assert_close(expected.probabilities, model(X, EDGES).softmax(1))
-    assert not model.training
-
-
 def test_dropout_of_the_model_can_be_sampled_too():
     model = stock()
     attach(model, DropEdge(FixedRate(keep=1.0)), sample_dropout=True)

@@ -10,7 +10,7 @@ from torch_geometric.nn import GATConv, HeteroConv, SAGEConv, to_hetero
 
 from contracts.attach_contract import Written, two_blocks
 from contracts.masked_sums import normal
-from graphdrop import ARM, attach, predict
+from graphdrop import attach, predict
 from graphdrop.nn.attach import Handle
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate
 from graphdrop.sampling.samplers import Draw, DropEdge, GraphDropConnect
@@ -77,13 +77,6 @@ def test_the_relations_of_the_first_layer_have_the_blocks_of_a_first_layer():
         blocks = [masked.sampler.blocks for masked in handle.layers.values()]
         assert blocks == [2, 2, 2, 4, 4, 4][: len(handle.layers)]
         assert len(set(handle.drop_rates().values())) == len(handle.layers)
-
-
-def test_arm_reaches_the_rate_of_every_relation_that_is_read():
-    model = transformed(attention=False)
-    handle = attach(model, two_blocks(), ARM())
-    handle.backward(lambda: model(X, EDGES)["paper"].square().mean())
-    assert all(bool(parameter.grad != 0.0) for parameter in handle.parameters())
 
 
 def test_what_goes_between_two_kinds_of_nodes_is_no_self_loop():

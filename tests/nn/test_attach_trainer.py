@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -19,7 +18,6 @@ from graphdrop import (
     LearnedRate,
     Trainer,
     attach,
-    load,
     load_dataset,
 )
 from graphdrop.config import Config, ObjectiveSettings, settle
@@ -113,24 +111,6 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(tmp_path, estimator)
     trainer(again, tmp_path / "parted", changes=often, resume=True).fit()
     for name, value in whole.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
-
-
-def test_the_selected_state_is_a_file_for_the_model_it_came_from(tmp_path):
-    model = stock()
-    trainer(model, tmp_path / "run").fit()
-    fresh = stock()
-    fresh.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "best.safetensors"))
-    for name, value in model.state_dict().items():
-        assert torch.equal(fresh.state_dict()[name], value), name
-    with pytest.raises(ValueError, match=r"model of your own.*give load\(path, model=...\)"):
-        load(tmp_path / "run")
-
-
-@pytest.mark.parametrize("masks", ["relaxed", "hard", "expected", "off"])
-def test_prediction_is_as_the_settings_say(masks):
-    result = trainer(stock(), changes={"predict": {"masks": masks}}).fit()
-    assert len(result.drop_rates) == 2
-    assert 0.0 <= result.test.accuracy <= 1.0
 
 
 def test_an_estimator_in_the_settings_takes_the_place_of_the_models_own():

@@ -12,7 +12,7 @@ from torch_geometric.nn.models import basic_gnn
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.kernels.reference import materialize
-from graphdrop.loading import ClusterLoader, NeighborLoader, WholeGraph, with_graph
+from graphdrop.loading import NeighborLoader, WholeGraph, with_graph
 from graphdrop.nn import GCN, SampledGCNConv, sampled
 from graphdrop.nn.attach import attach
 from graphdrop.sampling.estimators import ARM
@@ -268,44 +268,6 @@ def test_calls_in_the_context_of_a_batch_use_its_ids() -> None:
     with handle.drawing(DRAW):
         wanted = handle.model(DATA.x, DATA.edge_index)
     torch.testing.assert_close(out[: batch.batch_size], wanted[SEEDS])
-
-
-def test_all_clusters_together_are_the_full_batch() -> None:
-    model = GCN(FEATURES, 6, 2, 4, GraphDropConnect(BetaBernoulliRate()))
-    batch = one_batch(ClusterLoader(DATA, 4, batch_size=4))
-    (found,), (wanted,) = (sampled(model).samples(one, [DRAW]) for one in (batch, DATA))
-    torch.testing.assert_close(found, wanted[batch.n_id], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_sampled_edges_have_the_masks_and_weights_of_the_whole_graph(before: bool) -> None:
-    batch = one_batch(NeighborLoader(DATA, [2, 2], SEEDS, batch_size=4, importance=True))
-    part = batch.graph.square("sym")
-    whole, mask = part.parent, DropEdge(0.4, before_normalization=before).mask(part, DRAW, 0)
-    assert not part.complete
-    drawn = materialize(part, mask, 1)
-    torch.testing.assert_close(drawn, materialize(whole, mask, 1)[part.parent_edge])
-    factor = part.value / whole.value[part.parent_edge]
-    assert bool((factor > 1.01).any())
-    torch.testing.assert_close(part.weight, whole.weight[part.parent_edge] * factor)
-
-
-@pytest.mark.parametrize("normalization", ["sym", "row"])
-def test_equal_rates_per_edge_are_one_rate_in_a_sampled_batch(normalization: str) -> None:
-    """Also before normalization, where degrees count edges that were not sampled."""
-    batch = one_batch(NeighborLoader(DATA, [2, 2], SEEDS, batch_size=4))
-    found = []
-    for entries in (None, EDGES):
-        rate = LearnedRate(0.6, entries=entries)
-        sampler = DropEdge(rate, symmetric=False, before_normalization=True)
-        torch.manual_seed(0)
-        model = GCN(FEATURES, 6, 2, 4, sampler, normalization=normalization, seed=0)
-        out, *gradients = outputs(model, batch)
-        found.append([out, *(one.sum() if one.shape == (EDGES,) else one for one in gradients)])
-        if entries:  # also edges that the batch does not have
-            touched = model.layers[0].sampler.rate.keep_logit.grad != 0
-            assert int(touched.sum()) > batch.graph.square(normalization).num_edges - NODES
-    check_same(*found)
 
 
 @pytest.mark.parametrize("kind", ["GCN", "attached"])

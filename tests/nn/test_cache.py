@@ -10,7 +10,7 @@ from torch import Tensor
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
 from graphdrop.nn import GCN
-from graphdrop.nn.cache import CAPACITY, TensorCache
+from graphdrop.nn.cache import TensorCache
 from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import Inputs
 
@@ -65,15 +65,6 @@ def test_what_belongs_to_tensors_that_are_gone_is_forgotten() -> None:
     assert result() is None
 
 
-def test_the_oldest_results_make_room() -> None:
-    cache, make = TensorCache(), Counter()
-    tensors = [torch.zeros(1) for _ in range(CAPACITY + 1)]
-    for tensor in tensors:
-        cache.get(make, tensor)
-    assert cache.get(make, tensors[1]) == 2
-    assert cache.get(make, tensors[0]) == CAPACITY + 2
-
-
 def test_inference_tensors_are_never_remembered_since_their_changes_cannot_be_seen() -> None:
     cache, make = TensorCache(), Counter()
     with torch.inference_mode():
@@ -116,26 +107,6 @@ def test_a_model_notices_what_was_changed_in_place(changed: str, rows: Tensor | 
     assert torch.equal(after, fresh(model, *arguments.values(), rows=rows))
 
 
-def test_a_model_notices_that_rows_were_changed_in_place() -> None:
-    model, rows = GCN(5, 5, 2, 3).eval(), ROWS.clone()
-    model(X, TOWN.edge_index, rows=rows)
-    rows[0] = 3
-    torch.testing.assert_close(
-        model(X, TOWN.edge_index, rows=rows), model(X, TOWN.edge_index)[rows]
-    )
-
-
-def test_a_model_does_not_take_one_graph_for_another_when_memory_is_used_again() -> None:
-    model = GCN(5, 5, 2, 3).eval()
-    for shift in range(12):
-        edges = (TOWN.edge_index + shift) % TOWN.num_nodes
-        out = model(X, edges, rows=ROWS)
-        del edges
-        gc.collect()
-        again = (TOWN.edge_index + shift) % TOWN.num_nodes
-        torch.testing.assert_close(out, GCN.forward(model, X, again)[ROWS])
-
-
 def test_a_model_does_not_take_one_matrix_of_features_for_another() -> None:
     model = GCN(5, 5, 2, 3).eval()
     one = SparseFeatures.from_tensor(X)
@@ -146,15 +117,6 @@ def test_a_model_does_not_take_one_matrix_of_features_for_another() -> None:
     assert not torch.allclose(first, second)
 
 
-def test_a_model_follows_a_change_of_its_normalization() -> None:
-    model = GCN(5, 5, 2, 3).eval()
-    sym = model(X, TOWN.edge_index, TOWN.edge_weight)
-    model.normalization = TOWN.graph("row").normalization
-    row = model(X, TOWN.edge_index, TOWN.edge_weight)
-    assert not torch.allclose(row, sym)
-    assert torch.equal(row, model(X, TOWN.graph("row")))
-
-
 def test_a_model_keeps_no_features_alive() -> None:
     model = GCN(5, 5, 2, 3)
     for x in (X.clone(), X * (X > 1.0)):
@@ -163,21 +125,3 @@ def test_a_model_keeps_no_features_alive() -> None:
         del x
     gc.collect()
     assert alive() is None
-
-
-def test_a_model_sorts_the_edges_of_a_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x, edges = GCN(5, 5, 2, 3), X.clone(), TOWN.edge_index
-    made: list[object] = []
-    make = TensorCache.get
-
-    def spy(cache: TensorCache, *arguments: object, **options: object) -> object:
-        def counted() -> object:
-            made.append(options)
-            return arguments[0]()  # type: ignore[operator]
-
-        return make(cache, counted, *arguments[1:], **options)
-
-    monkeypatch.setattr(TensorCache, "get", spy)
-    for _ in range(3):
-        model(x, edges, rows=ROWS)
-    assert len(made) == 3  # the features, the graph and its part

@@ -7,21 +7,13 @@ import torch
 from torch.fx.experimental import _config
 from torch_geometric.data import Data
 
-from graphdrop import ARM, GCN, DropEdge, DropOut, Graph, GraphDropConnect, LearnedRate
+from graphdrop import Graph
 from graphdrop.config import Config, Method
 from graphdrop.nn.methods import METHODS, Blueprint, named_estimator
 from graphdrop.nn.sampled import sampled
-from graphdrop.sampling.estimators import Estimator
-from graphdrop.sampling.samplers import Draw, Sampler
+from graphdrop.sampling.samplers import Draw
 
 GRAPH = Graph.from_edge_index(torch.randint(0, 20, (2, 60)), 20)
-SAMPLERS: dict[str, Sampler] = {
-    "connections": GraphDropConnect(blocks=2),
-    "connections before": GraphDropConnect(blocks=2, before_normalization=True),
-    "edges": DropEdge(LearnedRate(0.5), symmetric=False),  # pairs are looked up on the CPU
-    "fixed edges": DropEdge(0.3),
-    "features": DropOut(0.5),
-}
 # the draws of pairs and the features of edges are looked up on the CPU
 ON_THE_CPU = {Method.GCN_BDE_ARM, Method.GCN_BBDE_ARM, Method.GCN_BBGDC_AMORTISED}
 NAMED: dict[str, dict[str, Any]] = {
@@ -47,17 +39,6 @@ def check_step(model: Any) -> None:
     assert loss.device.type == "meta"
     assert all(p.grad is not None and p.grad.is_meta for p in model.parameters())
     assert all(one.is_meta and one.shape == (20, 3) for one in outputs)
-
-
-@pytest.mark.parametrize(
-    ("name", "estimator"),
-    [*((name, ARM()) for name in SAMPLERS), ("connections before", None)],
-    ids=[*SAMPLERS, "default estimator"],
-)
-def test_a_training_step_runs_on_the_meta_device(name: str, estimator: Estimator | None) -> None:
-    model = GCN(6, 8, 2, 3, SAMPLERS[name], dropout=0.2, estimator=estimator, seed=1)
-    check_step(model)
-    assert model.stream.tolist() == [1, 1]  # which a step reads as numbers
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -86,14 +86,6 @@ def test_a_training_pass_gives_every_learned_parameter_a_gradient(method):
     assert all(gradient.abs().sum() > 0 for gradient in rates)
 
 
-@pytest.mark.parametrize("method", ["GCN-BBDE-LOCAL", "GCN-BBGDC-LOCAL"])
-def test_a_local_method_has_a_rate_for_every_edge_of_every_layer(method):
-    assert find(method).local
-    rates = [layer.sampler.rate for layer in build(method).layers]
-    assert [rate.entries for rate in rates] == [torch.Size((12,))] * 3  # 8 edges, 4 self-loops
-    assert len({id(rate) for rate in rates}) == 3
-
-
 def test_an_amortised_method_reads_its_rates_off_the_edges_of_any_graph():
     network = build("GCN-BBGDC-AMORTISED", prior_alpha=0.5)
     rates = [layer.sampler.rate for layer in network.layers]
@@ -101,12 +93,6 @@ def test_an_amortised_method_reads_its_rates_off_the_edges_of_any_graph():
     for edges in (EDGES, EDGES[:, :4]):  # and 4 self-loops
         network(torch.rand(4, 5), edges)
         assert [len(rate.mean()) for rate in rates] == [edges.shape[1] + 4] * 3
-
-
-def test_a_rate_is_not_shared_between_layers():
-    first, second, third = (layer.sampler.rate.a for layer in build("GCN-BBGDC").layers)
-    assert first != second
-    assert second != third
 
 
 def test_connections_take_every_option_of_the_settings():
@@ -150,12 +136,6 @@ def test_the_network_takes_every_option_of_the_settings():
     assert (network.normalization, network.between.residual) == ("paper", True)
     assert network.layers[0].init == "glorot"
     assert network.layers[0].dropout.rate.mean() == 0.75
-
-
-def test_training_masks_are_relaxed_only_where_the_gradient_needs_it():
-    assert build("GCN-BBGDC", temperature=0.4).temperature == 0.4
-    assert build("GCN-BBGDC-ARM").temperature is None
-    assert build("GCN-DE").temperature is None
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():

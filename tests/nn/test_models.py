@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 from contracts.dense_layers import TOWN, connections, hard_draw, masked_matrices
@@ -14,9 +15,18 @@ from graphdrop.graph import Graph
 from graphdrop.graph.masks import SOURCE_ONLY
 from graphdrop.nn import GCN, SampledGCNConv, conv
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
-from graphdrop.sampling.samplers import Draw, DropEdge, DropNode, DropOut, GraphDropConnect, Sampler
+from graphdrop.sampling.samplers import (
+    Draw,
+    DropEdge,
+    DropNode,
+    DropOut,
+    GraphDropConnect,
+    RandomWalk,
+    Sampler,
+)
 
 NODES, FEATURES, HIDDEN, OUTPUTS = TOWN.num_nodes, 5, 4, 3
+X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
 ROADS = EdgeList(NODES, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)], [1.0] * 6)
 
 
@@ -115,13 +125,6 @@ def test_an_initial_residual_is_the_mean_with_the_first_layers_output() -> None:
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
 
 
-def test_an_unknown_residual_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"residual is .*; it takes False, True, .initial. or .linear."
-    ):
-        GCN(FEATURES, HIDDEN, 2, OUTPUTS, residual="first")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
 @pytest.mark.parametrize("norm", ["row", "sym"])
 def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, before: bool) -> None:
@@ -150,14 +153,6 @@ def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, bef
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
 
 
-def test_a_prediction_without_sampling_uses_all_that_dropout_would_drop() -> None:
-    model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, DropOut(FixedRate(keep=0.5)), dropout=0.5)
-    plain = GCN(FEATURES, HIDDEN, 2, OUTPUTS)
-    plain.load_state_dict(model.state_dict(), strict=False)
-    x = normal(NODES, FEATURES)
-    assert torch.equal(model.eval()(x, TOWN.edge_index), plain(x, TOWN.edge_index))
-
-
 def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> None:
     model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, GraphDropConnect(BetaBernoulliRate())).eval()
     x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
@@ -170,15 +165,6 @@ def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> No
     wanted = keeps[1] * matrix @ hidden @ second.weight.double()
     out = model(x, TOWN.edge_index, TOWN.edge_weight)
     torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_graph_dropconnect_has_fewer_blocks_in_the_first_layer() -> None:
-    sampler = GraphDropConnect(FixedRate(keep=0.5), blocks=4, first_blocks=1)
-    model = GCN(FEATURES, HIDDEN, 3, OUTPUTS, sampler)
-    draw = Draw(1, 1, tape=[])
-    model(normal(NODES, FEATURES), TOWN.edge_index, draw=draw)
-    assert draw.tape is not None
-    assert [drawn.mask.blocks for drawn in draw.tape] == [1, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -214,17 +200,6 @@ def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
     assert torch.equal(model(x, TOWN.edge_index, draw=draw), wanted)
 
 
-def test_learned_rates_train_on_relaxed_masks_and_fixed_ones_on_hard_masks() -> None:
-    for sampler, temperature in [
-        (None, None),
-        (DropEdge(FixedRate(keep=0.5)), None),
-        (DropEdge(LearnedRate(0.5)), 0.67),
-        (GraphDropConnect(BetaBernoulliRate()), 0.67),
-    ]:
-        model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, sampler)
-        assert model.next_draw().temperature == temperature
-
-
 @pytest.mark.parametrize("rows", [None, torch.tensor([1])], ids=["all", "rows"])
 @pytest.mark.parametrize("edges", [TOWN.edge_index, TOWN.graph()], ids=["edge_index", "graph"])
 def test_a_model_can_train_after_a_prediction_in_inference_mode(
@@ -239,7 +214,37 @@ def test_a_model_can_train_after_a_prediction_in_inference_mode(
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-X, EDGES = normal(NODES, FEATURES), TOWN.edge_index
+@pytest.mark.parametrize("temperature", [None, 0.67])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        GraphDropConnect(BetaBernoulliRate(), blocks=2),
+        DropNode(FixedRate(keep=0.6), rescale=True),
+        DropOut(BetaBernoulliRate()),
+        RandomWalk(FixedRate(keep=0.6)),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+@torch.no_grad()
+def test_samples_equal_single_passes(sampler: Sampler, temperature: float | None) -> None:
+    model = GCN(FEATURES, FEATURES, 3, OUTPUTS, sampler, residual=True, seed=1).eval()
+    data = Data(x=X, edge_index=EDGES)
+    draws = [Draw(3, 4, sample, temperature=temperature) for sample in range(5)]
+    alone = [next(model.samples(data, [draw])) for draw in draws]
+    together = list(model.samples(data, draws))
+    assert all(map(torch.equal, together, alone))
+    for out, draw in zip(together, draws, strict=True):
+        torch.testing.assert_close(out, model(X, EDGES, draw=draw))
+
+
+@torch.no_grad()
+def test_a_hook_keeps_the_output_of_a_layer_before_its_relu() -> None:
+    model = GCN(FEATURES, 8, 2, OUTPUTS, DropEdge(FixedRate(keep=0.6)), seed=1).eval()
+    seen: list[Tensor] = []
+    model.layers[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
+    list(model.samples(Data(x=X, edge_index=EDGES), [Draw(0, 0, sample) for sample in range(3)]))
+    assert len(seen) == 3
+    assert all((out < 0.0).any() for out in seen)
 
 
 @pytest.mark.parametrize(

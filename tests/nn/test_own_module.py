@@ -62,14 +62,6 @@ def test_with_the_same_weights_and_the_same_draw_it_is_our_own_network() -> None
     assert list(sampled(model).drop_rates().values()) == list(network.drop_rates().values())
 
 
-def test_a_plain_loop_learns_weights_and_rates() -> None:
-    model = Own(learned)
-    model(DATA.x, DATA.edge_index).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.any()), name
-
-
 def test_rates_are_learned_where_the_first_layer_keeps_all() -> None:
     class Plain(Own):
         def __init__(self) -> None:

@@ -1,7 +1,5 @@
 """Only the rows that are read are computed, and they are those of the whole computation."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -85,36 +83,6 @@ def test_rows_are_those_of_the_whole_expectation(name: str) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("residual", "name"),
-    [
-        (True, "none"),
-        (True, "per feature before"),
-        ("initial", "dropedge and dropout"),
-        ("initial", "blocks"),
-    ],
-)
-def test_rows_with_residuals_are_those_of_the_whole_computation(residual: Any, name: str) -> None:
-    sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, FEATURES, 4, OUTPUTS, sampler, dropout=dropout, residual=residual)
-    x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=model.temperature)
-    found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("norm", ["row", "sym", "paper"])
-@pytest.mark.parametrize("entries", [None, EDGES])
-def test_masks_before_any_normalization_see_full_rows_outside_the_receptive_field(
-    entries: int | None, norm: str
-) -> None:
-    rate = LearnedRate(0.6, entries=entries)
-    sampler = GraphDropConnect(rate, blocks=2, before_normalization=True)
-    model = GCN(FEATURES, FEATURES, 2, OUTPUTS, sampler, normalization=norm)
-    x, draw = normal(NODES, FEATURES, seed=1), Draw(1, 2, temperature=0.67)
-    found, wanted = results(model, x, ROWS, draw), results(model, x, None, draw)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
 def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
     model, x = GCN(FEATURES, FEATURES, 2, OUTPUTS).eval(), normal(NODES, FEATURES)
     whole = model(x, STREET.edge_index)
@@ -122,20 +90,6 @@ def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
     marked[ROWS] = True
     torch.testing.assert_close(model(x, STREET.edge_index, rows=marked), whole[marked])
     assert model(x, STREET.edge_index, rows=ROWS[:0]).shape == (0, OUTPUTS)
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_what_is_not_read_is_not_computed(layers: int) -> None:
-    model = GCN(FEATURES, FEATURES, layers, OUTPUTS, SAMPLERS["dropedge and dropout"][0])
-    x = normal(NODES, FEATURES, seed=1)
-    reached, draw = {9, 4}, Draw(1, 2)
-    for _ in range(layers):
-        reached |= {u for u, v in STREET.edges if v in reached}
-    assert len(reached) < NODES
-    wanted = model(x, STREET.edge_index, draw=draw)[ROWS]
-    x[sorted(set(range(NODES)) - reached)] = torch.nan  # a mask of 0 would not hide it
-    found = model(x, STREET.edge_index, rows=ROWS, draw=draw)
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_residuals_on_rows_of_a_graph_without_self_loops_are_refused() -> None:

@@ -43,16 +43,6 @@ def test_a_call_is_the_draw_of_its_step() -> None:
         assert torch.equal(call(model), call(model, draw))
 
 
-def test_a_given_draw_takes_no_step() -> None:
-    model = make()
-    one, two = (call(model, Draw(1, 2, 3)) for _ in range(2))
-    assert torch.equal(one, two)
-    assert model.stream.tolist()[1] == 0
-    model.eval()
-    assert torch.equal(call(model, Draw(1, 2, 3)), one)  # Monte Carlo at prediction time
-    assert not torch.equal(call(model, Draw(1, 2, 4)), one)
-
-
 def test_a_saved_model_goes_on_with_the_same_bits() -> None:
     model = make(seed=3)
     for _ in range(4):
@@ -66,25 +56,6 @@ def test_a_saved_model_goes_on_with_the_same_bits() -> None:
     other.load_state_dict(torch.load(file))
     found = [call(other) for _ in range(2)]
     assert all(map(torch.equal, found, wanted))
-
-
-def test_a_run_that_was_cut_and_resumed_ends_with_the_same_weights() -> None:
-    def train(model: GCN, steps: int) -> GCN:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(steps):
-            optimizer.zero_grad()
-            model(X, TOWN.edge_index).square().mean().backward()
-            optimizer.step()
-        return model
-
-    start = make()
-    whole, half, resumed = copy.deepcopy(start), copy.deepcopy(start), make()
-    train(whole, 4)
-    resumed.load_state_dict(train(half, 2).state_dict())
-    train(resumed, 2)
-    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert whole.stream.tolist()[1] == resumed.stream.tolist()[1] == 4
 
 
 def test_manual_seed_decides_the_stream_and_a_seed_of_its_own_goes_before_it() -> None:
@@ -102,25 +73,6 @@ def test_manual_seed_decides_the_stream_and_a_seed_of_its_own_goes_before_it() -
     assert not same(masks_of(1), masks_of(2))
     assert same(masks_of(1, seed=7), masks_of(2, seed=7))
     assert same(masks_of(1), masks_of(2, seed=1))
-
-
-@pytest.mark.parametrize("seed", [0, 2**63 - 1, 2**64 - 1, -1])
-def test_any_integer_is_a_seed(seed: int) -> None:
-    model = make(seed=seed)
-    assert 0 <= model.stream.tolist()[0] < 2**63
-    assert torch.isfinite(call(model)).all()
-
-
-def test_reset_parameters_starts_anew() -> None:
-    model = make(seed=1)
-    first = call(model)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.reset_parameters()
-    after = model.state_dict()
-    assert after["stream"].tolist() == [1, 0]
-    changed = {name for name in after if not torch.equal(after[name], before[name])}
-    assert {"layers.0.weight", "layers.1.sampler.rate.raw_a", "stream"} <= changed
-    assert not torch.equal(call(model), first)
 
 
 def pickled(model: GCN) -> GCN:

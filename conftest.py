@@ -1,5 +1,6 @@
 """Benchmark graphs where they can be had, a world in which nothing can be reached, the command."""
 
+import hashlib
 import os
 
 # Triton's kernels are interpreted on the CPU. This is read when Triton is imported; what tests the
@@ -16,10 +17,12 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from numba.core.dispatcher import Dispatcher
 
 from graphdrop.cli import main
 from graphdrop.data import download, sources
 from graphdrop.data.dataset import Dataset, load_dataset
+from graphdrop.kernels.loops import cache_directory
 
 
 class _Network:
@@ -40,6 +43,22 @@ class _Network:
 _network = _Network()
 socket.socket.connect = _network.guarded(socket.socket.connect)  # type: ignore[method-assign]
 socket.socket.connect_ex = _network.guarded(socket.socket.connect_ex)  # type: ignore[method-assign]
+
+
+_compile = Dispatcher.compile
+
+
+def _compile_once(kernel: Dispatcher, signature: Any) -> Any:
+    """Let one process compile a kernel; others that need it wait, and read it from the disk."""
+    if kernel.stats.cache_path is None:  # a part of a kernel
+        return _compile(kernel, signature)
+    name = hashlib.sha256(f"{kernel.__qualname__} {signature}".encode()).hexdigest()[:16]
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_directory() / f"{name}.lock"):
+        return _compile(kernel, signature)
+
+
+Dispatcher.compile = _compile_once
 
 
 @pytest.hookimpl(optionalhook=True)

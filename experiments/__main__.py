@@ -49,7 +49,7 @@ def reproduce(
             metavar="TARGET",
             help="table1, table2, table3, table4, control, agree, fig-pavpu, fig-tv, fig-depth, "
             "local, ablation, amortised, general, ood, trust, calibration, sets, worth, rivals, "
-            "ppnp, grand, gcnii, splits, schematics, or all.",
+            "ppnp, grand, gcnii, splits, or all.",
         ),
     ],
     *,

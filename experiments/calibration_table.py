@@ -9,7 +9,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from experiments.calibrators import CALIBRATORS
-from experiments.plots.dots import Dots, draw_dots
+from experiments.plots import Dots, draw_dots
 from experiments.recipe import graph_name
 from experiments.rendering import Rendering
 from experiments.store import Record

@@ -10,16 +10,14 @@ from statistics import fmean
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.comparisons import crossed
-from experiments.comparisons.difference import t_difference
+from experiments.comparisons import crossed, format_difference, t_difference
 from experiments.controlled import outcome
 from experiments.doubtful_edges import DEFAULT, PARTS
 from experiments.evidence_page import with_passages
-from experiments.plots.figures import Curve, Panel, draw_figure, save_figure
+from experiments.plots import Curve, Panel, draw_figure, save_figure
 from experiments.rendering import Rendering
 from experiments.store import Record, Store
 from experiments.tables import Table
-from experiments.worth import interval_text
 from graphdrop.io.files import replace_file
 
 REFERENCE = "GCN-DO"
@@ -121,10 +119,10 @@ def _difference(
         [factor * (outcome(runs[s], score) - outcome(others[s], score)) for s in seeds]
     )
     if len(seeds) > 1:
-        return (interval_text(crossed(values), digits),)
+        return (format_difference(crossed(values), digits),)
     variance = float(values.var(ddof=1)) / values.size
     found = t_difference(float(values.mean()), variance, values.size - 1)
-    return (interval_text(found, digits),)
+    return (format_difference(found, digits),)
 
 
 SHARES = {0: "0 %", 10: "10 %", 25: "25 %"}

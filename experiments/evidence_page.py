@@ -14,22 +14,20 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from experiments import worth_page
-from experiments.goals import goals
-from experiments.paper_cells import paper_cells
+from experiments.goals import goals, paper_cells
 from experiments.published import beside_published
 from experiments.rivals_page import pavpu_standing, uncertainty
 from experiments.splits import passage as splits
 from experiments.store import Store, search_lines
 from experiments.target_runs import stored
-from experiments.worth_advice import advice
 from experiments.worth_claims import (
     CLAIMS,
+    advice,
     claims,
-    masks_after_normalization,
+    compare_masks_after_normalization,
+    sensitivity,
     words_of,
 )
-from experiments.worth_page import Made, committed
-from experiments.worth_sensitivity import sensitivity
 from graphdrop.io.files import replace_file
 
 END = "<!-- made: end -->"
@@ -56,26 +54,18 @@ def looks(folder: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def _store(folder: Path) -> Store:
-    return Store(folder)
-
-
-@lru_cache(maxsize=1)
-def _made(folder: Path) -> Made:
-    return Made(committed(folder))
-
-
 def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
     """Every passage by its name."""
-    made, store = _made(folder), _store(folder)
+    made, store = worth_page.committed(folder), Store(folder)
+    rivals = stored("rivals-auto", store)
     return {
         "summary": lambda: worth_page.summary(made),
-        "uncertainty": lambda: uncertainty(stored("rivals-auto", store)),
+        "uncertainty": lambda: uncertainty(rivals),
         "splits": lambda: splits(stored("splits-tuned", store)),
         "published": lambda: beside_published(store, search_lines(folder)["auto-looks"]),
         "sensitivity": lambda: sensitivity(made),
         "comparisons": lambda: worth_page.tables(made),
-        "advice": lambda: advice(made, stored("rivals-auto", store)),
+        "advice": lambda: advice(made, rivals),
         "claims": lambda: claims(made),
         "goals": lambda: goals(store),
         "cells": lambda: paper_cells(store),
@@ -85,8 +75,8 @@ def passages(folder: Path) -> Mapping[str, Callable[[], str]]:
             "record."
         ),
         "looks": lambda: looks(folder),
-        "pavpu": lambda: pavpu_standing(stored("rivals-auto", store)),
-        "normalization": lambda: masks_after_normalization(made),
+        "pavpu": lambda: pavpu_standing(rivals),
+        "normalization": lambda: compare_masks_after_normalization(made),
         **{f"claim-{one.name}": partial(words_of, made, one.name) for one in CLAIMS},
     }
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from experiments.edge_rates import BETWEEN, KINDS, QUANTILES, WITHIN
-from experiments.plots.figures import Curve, Panel
+from experiments.edge_rates import KINDS
 from experiments.recipe import Cell
 from experiments.rendering import (
     LAST_KL,
     Rendering,
     accuracy,
-    figure_of,
-    limits_of,
     metric_columns,
     scores_by_row,
 )
@@ -54,10 +51,7 @@ def amortised(found: TargetRuns) -> Rendering:
         for layer in range(runs.cell.layers)
     ]
     edges = Table(title, columns, rows, found.note())
-    shown = [runs for runs in learned if runs.records]
-    panels = [_by_layer(runs) for runs in shown] + [_last_layer(runs) for runs in shown]
-    figure = figure_of(found, panels, columns=max(len(shown), 1))
-    return Rendering({**compared.tables, f"{found.target}-edges": edges}, figure)
+    return Rendering({**compared.tables, f"{found.target}-edges": edges})
 
 
 def _is_amortised(cell: Cell) -> bool:
@@ -72,26 +66,6 @@ def _learned(runs: CellRuns, layer: int) -> list[tuple[str, ...]]:
     return [
         beside_paper(values, digits=3) for values in (*rates, [one["separation"] for one in found])
     ]
-
-
-def _by_layer(runs: CellRuns) -> Panel:
-    layers = [*range(1, runs.cell.layers + 1)]
-    rates = [record["edge_rates"]["layers"] for record in runs.records]
-    curves = [
-        Curve(kind, layers, [[layer[kind]["mean"] for layer in one] for one in rates])
-        for kind in KINDS
-    ]
-    return Panel(runs.cell.dataset, "layer", "mean keep rate", curves, integer_x=True)
-
-
-def _last_layer(runs: CellRuns) -> Panel:
-    rates = [record["edge_rates"]["layers"][-1] for record in runs.records]
-    curves = [
-        Curve(kind, QUANTILES, [one[kind]["quantiles"] for one in rates])
-        for kind in (WITHIN, BETWEEN)
-    ]
-    title = f"{runs.cell.dataset}, last layer"
-    return Panel(title, "share of the edges", "keep rate, at most", curves)
 
 
 def out_of_distribution(found: TargetRuns) -> Rendering:
@@ -115,8 +89,7 @@ def out_of_distribution(found: TargetRuns) -> Rendering:
             note,
         ),
     }
-    panels = [panel for dataset in datasets if (panel := _by_class(found, dataset)) is not None]
-    return Rendering(tables, figure_of(found, panels))
+    return Rendering(tables)
 
 
 def _detected(found: TargetRuns, area: str) -> list[tuple[str, Sequence[tuple[str, ...]]]]:
@@ -161,23 +134,3 @@ def _over_classes(runs: CellRuns, of: Callable[[Record], float]) -> tuple[str, .
     if over_seeds.count > 1:
         runs_ = f"95 % CI [{over_seeds.low:.2f}, {over_seeds.high:.2f}], {runs_}"
     return f"{all_.mean:.2f} ± {all_.deviation:.2f}", runs_
-
-
-def _by_class(found: TargetRuns, dataset: str) -> Panel | None:
-    """AUROC against the class that was left out, every method by the first of its scores."""
-    classes = range(found.recipe.classes[dataset])
-    curves = []
-    for row in found.recipe.rows:
-        score = _scores_of(found, row.name)[0]
-        runs = found.at(row.name, f"{dataset}-{found.recipe.layers[0]}")
-        by_seed: dict[int, dict[int, float]] = {}
-        for record in runs.records:
-            left_out, seed = record["config"]["left_out"], record["seed"]
-            by_seed.setdefault(seed, {})[left_out] = _area(score, "auroc")(record)
-        values = [[one.get(k, float("nan")) for k in classes] for one in by_seed.values()]
-        if values:
-            curves.append(Curve(f"{row.name}, {_SCORES[score]}", [*classes], values))
-    if not curves:
-        return None
-    limits = limits_of(curves, 100)
-    return Panel(dataset, "class left out", "AUROC (%)", curves, integer_x=True, y_limits=limits)

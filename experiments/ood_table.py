@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments.ood_scores import CLASS, NOISE, SHIFT
-from experiments.plots.dots import Dots, draw_dots
+from experiments.plots import Dots, draw_dots
 from experiments.recipe import graph_name
 from experiments.rendering import Rendering
 from experiments.tables import Table, signed

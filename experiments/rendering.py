@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.measures import BINS, COVERAGES
-from experiments.plots.figures import Curve, Panel, draw_figure, save_figure
-from experiments.plots.schematics import draw_schematics
+from experiments.plots import Curve, Panel, draw_figure, save_figure
 from experiments.store import Record
 from experiments.tables import Table, beside_paper
 from experiments.target_runs import CellRuns, TargetRuns, paper
@@ -110,7 +109,7 @@ def cell_lines(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
 
 
 def paired(found: TargetRuns, row: str, other: str, column: str) -> tuple[str, ...]:
-    """A row's accuracy minus another's, seed by seed (points)."""
+    """Return a row's accuracy minus another's, seed by seed (points)."""
     own, others = (
         {record["seed"]: accuracy(record) for record in found.at(name, column).records}
         for name in (row, other)
@@ -129,6 +128,27 @@ def _gap(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
 
 def _difference(found: TargetRuns, row: str, column: str) -> tuple[str, ...]:
     return paired(found, row, BASELINE, column)
+
+
+def learned_and_fixed(found: TargetRuns) -> Rendering:
+    """Accuracy of every row; and the first row, whose rate is learned, minus each of the others."""
+    learned, *fixed = (row.name for row in found.recipe.rows)
+    columns, note = found.columns(), found.note()
+    names = [in_words(column) for column in columns]
+    accuracies_ = [
+        (row, [cell_lines(found, row, column) for column in columns]) for row in (learned, *fixed)
+    ]
+    differences = [
+        (f"learned minus {row}", [paired(found, learned, row, column) for column in columns])
+        for row in fixed
+    ]
+    title = f"{found.title}: learned minus fixed with the same seeds (points)"
+    return Rendering(
+        {
+            found.target: Table(found.title, names, accuracies_, note),
+            f"{found.target}-difference": Table(title, names, differences, note),
+        }
+    )
 
 
 def in_words(column: str) -> str:
@@ -237,24 +257,6 @@ def limits_of(curves: Sequence[Curve], most: float) -> tuple[float, float]:
     return max(0.0, low - margin), min(most, high + margin)
 
 
-def depth(found: TargetRuns) -> Rendering:
-    """Accuracy against depth, a curve per method, one panel per dataset."""
-    panels = []
-    for dataset in found.recipe.datasets:
-        curves = []
-        for row in found.recipe.rows:
-            cells = [found.at(row.name, f"{dataset}-{layers}") for layers in found.recipe.layers]
-            count = max(len(runs.records) for runs in cells)
-            padded = [runs.values(accuracy) + [math.nan] * count for runs in cells]
-            if count:
-                by_run = [[values[k] for values in padded] for k in range(count)]
-                curves.append(Curve(row.name, found.recipe.layers, by_run))
-        if curves:
-            title, label, limits = f"Depth, {dataset}", "test accuracy (%)", limits_of(curves, 100)
-            panels.append(Panel(title, "layers", label, curves, integer_x=True, y_limits=limits))
-    return Rendering(accuracies(found).tables, figure_of(found, panels))
-
-
 def smoothing(found: TargetRuns) -> Rendering:
     """Normalized total variation of each hidden layer during training, a panel per method."""
     panels = []
@@ -329,9 +331,3 @@ def datasets() -> Rendering:
         "entries, for Cora-ML all of them."
     )
     return Rendering({"table4": Table("Table 4: datasets", names, rows, note)})
-
-
-def schematics(seed: int = 0) -> Rendering:
-    """The supplement's pictures of what each method drops."""
-    drawn = draw_schematics(seed)
-    return Rendering(figures={f"schematics-{name}": figure for name, figure in drawn.items()})

@@ -49,19 +49,16 @@ class _Making:
             run = self.missing.popleft()
             if not self.claims.take(run.key):
                 self.elsewhere[run.key] = run
-                self.display.postponed(run.key)
                 continue
-            record = self.store.records().get(run.key)
-            if record is not None:  # made by another process in the meantime
+            if run.key in self.store.records():  # made by another process in the meantime
                 self.claims.give_back(run.key)
-                self.display.finished(run.key, record)
+                self.display.finished(run.key)
                 continue
             # Elsewhere, data of the same name may be other data.
             data = None
             if not self.executor.same_machine:
                 data = data_fingerprint(run.config)
             options = {"watch": run.watch, "blind": run.blind, "device": self.device}
-            self.display.started(run.key)
             model = run.config.model
             name = (
                 f"the run of {model.method}, {run.config.data.dataset}, {model.layers} layers, "
@@ -74,7 +71,7 @@ class _Making:
         records = self.store.records()
         for key, run in list(self.elsewhere.items()):
             if key in records:
-                self.display.finished(key, records[key])
+                self.display.finished(key)
                 del self.elsewhere[key]
             elif self.claims.take(key):  # its process may have been killed
                 self.claims.give_back(key)
@@ -113,20 +110,18 @@ def run_cells(
     display = display or Display()
     if missing:
         own = nullcontext(executor) if executor is not None else LocalExecutor(jobs)
-        with own as where, store.claims() as claims, display.showing():
+        with own as where, store.claims() as claims, display.showing(known):
             _make(_Making(missing, store, claims, display, where, device))
     records = store.records()
     return [records[key] for key in keys]
 
 
 def _make(making: _Making) -> None:
-    making.display.at_once(making.executor.at_once)
     while making.missing or making.elsewhere:
         for key, record in making.executor.run(making.jobs()):
             making.store.append(record)
             making.claims.give_back(key)
-            making.display.finished(key, record)
+            making.display.finished(key)
         making.look_elsewhere()
         if making.elsewhere and not making.missing:
-            making.display.refresh()
             time.sleep(_LOOK_AGAIN)

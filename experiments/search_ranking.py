@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.display import Line, LiveTable
+from experiments.display import Display
 from experiments.measures import BY_HALVES
 from experiments.runner import run_cells
 from experiments.search import Search, SearchCell, Trial
@@ -138,27 +138,13 @@ def compete(
         outcome(search, cell, known)
     for final in (False, True):
         known = store.records()
-        lines: dict[str, Line] = {}
-        configs: list[Config] = []
+        runs: dict[str, dict[str, Config]] = {}
         for cell in cells:
-            runs = {trial.keys[0]: trial.configs[0] for trial in cell.trials}
+            own = runs[cell.name] = {trial.keys[0]: trial.configs[0] for trial in cell.trials}
             for one in outcome(search, cell, known).finalists if final else []:
-                runs |= dict(zip(one.trial.keys, one.trial.configs, strict=True))
-            lines[cell.name] = _Line(
-                list(runs),
-                {key: known[key] for key in runs if key in known},
-                later=0 if final else min(search.finalists, len(runs)) * search.finalist_seeds,
-            )
-            configs += runs.values()
-        display = LiveTable(search.title, lines, jobs, column="best on validation")
+                own |= dict(zip(one.trial.keys, one.trial.configs, strict=True))
+        display = Display(search.title, {name: list(own) for name, own in runs.items()})
+        configs = [config for own in runs.values() for config in own.values()]
         run_cells(
             configs, store, jobs, blind=True, display=display, executor=executor, device=device
         )
-
-
-class _Line(Line):
-    @property
-    def accuracy(self) -> float | None:
-        """The best one on the validation nodes, over single runs."""
-        scores = [_score(record, "accuracy", 0.0) for record in self.done.values()]
-        return max(scores, default=None)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments.plots.dots import Dots, draw_dots
+from experiments.plots import Dots, draw_dots
 from experiments.recipe import graph_name
 from experiments.rendering import Rendering
 from experiments.tables import Table, signed

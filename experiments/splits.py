@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.plots.distributions import Distribution, draw_distributions
+from experiments.plots import draw_distributions
 from experiments.rendering import Rendering, accuracy
 from experiments.tables import Table, summarise
 from experiments.target_runs import CellRuns, TargetRuns, paper
@@ -80,9 +80,7 @@ def splits(found: TargetRuns) -> Rendering:
     )
     table = Table(found.title, COLUMNS, rows, note)
     panels = {
-        f"{one.row}, {one.layers} layers": Distribution(one.values, one.printed)
-        for one in every
-        if one.values
+        f"{one.row}, {one.layers} layers": (one.values, one.printed) for one in every if one.values
     }
     if not panels:
         return Rendering({found.target: table})

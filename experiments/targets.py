@@ -8,7 +8,6 @@ from pathlib import Path
 
 from experiments import (
     calibration_table,
-    control,
     extensions,
     ood_table,
     rendering,
@@ -19,7 +18,7 @@ from experiments import (
     worth,
 )
 from experiments import recipe as recipes
-from experiments.display import Display, Line, LiveTable
+from experiments.display import Display
 from experiments.factors import chosen
 from experiments.recipe import Cell, Recipe
 from experiments.rendering import Rendering
@@ -35,11 +34,11 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
     "table1": rendering.accuracies,
     "table2": rendering.accuracies,
     "table3": rendering.blocks,
-    "control": control.learned_and_fixed,
+    "control": rendering.learned_and_fixed,
     "agree": rendering.accuracies,
     "fig-pavpu": rendering.uncertainty,
     "fig-tv": rendering.smoothing,
-    "fig-depth": rendering.depth,
+    "fig-depth": rendering.accuracies,
     "local": rendering.local,
     "ablation": rendering.variants,
     "amortised": extensions.amortised,
@@ -57,7 +56,6 @@ WITH_RUNS: dict[str, Callable[[TargetRuns], Rendering]] = {
 }
 WITHOUT_RUNS: dict[str, Callable[[], Rendering]] = {
     "table4": rendering.datasets,
-    "schematics": rendering.schematics,
 }
 TARGETS = (*WITH_RUNS, *WITHOUT_RUNS)
 
@@ -189,7 +187,8 @@ def _make(
             "it anew, or --render-only to show what is there"
         )
     configs = [config for cell in cells for config in cell.configs]
-    display = _display(f"{target}, {request.recipe} recipe", recipe, cells, store, request)
+    title = f"{target}, {request.recipe} recipe{', quick' if request.quick else ''}"
+    display = Display(title, {cell.name: cell.keys(watch=recipe.watch) for cell in cells})
     run_cells(
         configs,
         store,
@@ -199,14 +198,3 @@ def _make(
         executor=request.executor,
         device=request.device,
     )
-
-
-def _display(
-    title: str, recipe: Recipe, cells: Sequence[Cell], store: Store, request: Request
-) -> Display:
-    known, lines = store.records(), {}
-    for cell in cells:
-        keys = cell.keys(watch=recipe.watch)
-        done = {key: known[key] for key in keys if key in known}
-        lines[cell.name] = Line(keys, done)
-    return LiveTable(f"{title}{', quick' if request.quick else ''}", lines, request.jobs)

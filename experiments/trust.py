@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.measures import BINS, COVERAGES
-from experiments.plots.figures import Curve, Panel, draw_figure
+from experiments.plots import Curve, Panel, draw_figure
 from experiments.rendering import Rendering, limits_of
 from experiments.store import Record
 from experiments.tables import Table, summarise

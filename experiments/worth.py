@@ -1,38 +1,38 @@
-"""The tables and the figure of ``reproduce worth``."""
+"""The tables of `worth`, the controlled experiment: one for every factor and one of all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from matplotlib.figure import Figure
-
-from experiments.comparisons import Difference
-from experiments.factors import PRIMARY, Arm, Factor
-from experiments.plots.differences import Interval, draw_differences
-from experiments.recipe import graph_name
-from experiments.rendering import Rendering
-from experiments.tables import Table, signed, summarise
-from experiments.target_runs import TargetRuns
-from experiments.worth_comparisons import (
+from experiments.contrasts import (
+    ACCURACY,
+    AURC,
+    ECE,
+    NLL,
+    PRIMARY_SCORES,
     BySeed,
     Comparison,
     Seen,
-    compared,
-    complete,
+    compare,
     core_hours,
     corrected,
-    planned_runs,
+    count_planned_runs,
+    floor,
+    mean_and_deviation,
     runs_of,
 )
+from experiments.factors import BASE, Arm, Factor
+from experiments.recipe import graph_name
+from experiments.rendering import Rendering
+from experiments.tables import Table
+from experiments.target_runs import TargetRuns
 
-DIGITS = {"accuracy": 2, "nll": 4}
-LABELS = {"accuracy": "accuracy (points)", "nll": "calibrated NLL"}
 SHOWN: dict[str, tuple[Callable[[Seen], float | None], int]] = {
-    "accuracy (%)": (lambda seen: 100.0 * seen["test"]["accuracy"], 2),
-    "NLL": (lambda seen: seen["test"]["nll"], 3),
-    "ECE (%)": (lambda seen: 100.0 * seen["test"]["ece"], 2),
-    "its floor (%)": (lambda seen: 100.0 * seen["ece_floor"]["mean"], 2),
-    "AURC": (lambda seen: seen["test"]["aurc"], 4),
+    "accuracy (%)": (ACCURACY.of, 2),
+    "NLL": (NLL.of, 3),
+    "ECE (%)": (ECE.of, 2),
+    "its floor (%)": (floor, 2),
+    "AURC": (AURC.of, 4),
     "error AUROC, entropy": (lambda seen: seen["test"].get("error_auroc_entropy"), 3),
     "error AUROC, mutual information": (
         lambda seen: seen["test"].get("error_auroc_mutual_information"),
@@ -51,43 +51,35 @@ Cells = list[tuple[str, ...]]
 
 
 def worth(found: TargetRuns) -> Rendering:
-    """A table for every factor, one of all differences, and their figure."""
-    graphs = [
-        graph
-        for graph in dict.fromkeys(graph_name(runs.cell.dataset) for runs in found.cells)
-        if any(runs.records for runs in found.cells if graph_name(runs.cell.dataset) == graph)
-    ]
-    by_factor = {
-        factor.name: [one for graph in graphs for one in compared(found, factor, graph)]
-        for factor in found.recipe.factors
-    }
+    """Return a table for every factor, and one of all differences."""
+    graphs = list(
+        dict.fromkeys(graph_name(runs.cell.dataset) for runs in found.cells if runs.records)
+    )
     note = _note(found, graphs)
-    tables = {
-        f"{found.target}-{factor.name}": Table(
+    tables, overview = {}, []
+    for factor in found.recipe.factors:
+        comparisons = [one for graph in graphs for one in compare(found, factor, graph)]
+        tables[f"{found.target}-{factor.name}"] = Table(
             f"{found.title}: {factor.title}",
             ["accuracy, difference (points)", "NLL, difference", *SHOWN],
-            _rows(found, factor, graphs, by_factor[factor.name]),
+            _rows(found, factor, graphs, comparisons),
             note,
         )
-        for factor in found.recipe.factors
-    }
-    overview = [
-        (
-            f"{factor.name}: {arm.name}",
-            [_both(by_factor[factor.name], arm, graph, found.recipe.runs) for graph in graphs],
-        )
-        for factor in found.recipe.factors
-        for arm in factor.arms
-    ]
+        by_place = {(one.arm.name, one.graph): one for one in comparisons if one.differences}
+        for arm in factor.arms:
+            cells = [
+                _both(by_place.get((arm.name, graph)), arm, graph, found.recipe.runs)
+                for graph in graphs
+            ]
+            overview.append((f"{factor.name}: {arm.name}", cells))
     tables[found.target] = Table(f"{found.title}: all differences", graphs, overview, note)
-    return Rendering(tables, _figure(found, graphs, by_factor))
+    return Rendering(tables)
 
 
 def _note(found: TargetRuns, graphs: Sequence[str]) -> str:
-    """How to read the intervals, how much is done, and what it took."""
-    own = found.recipe.graphs
+    """Say how to read the intervals, how much is done, and what it took."""
     done = sum(len(runs.records) for runs in found.cells)
-    total = planned_runs(found, [*own, *(graph for graph in graphs if graph not in own)])
+    total = count_planned_runs(found, list(dict.fromkeys([*found.recipe.graphs, *graphs])))
     return (
         "Differences: arm minus what it is compared with, on the same seeds, with 95 % intervals "
         "over seeds and test nodes (crossed variance components) on public splits, by the "
@@ -101,102 +93,43 @@ def _note(found: TargetRuns, graphs: Sequence[str]) -> str:
 def _rows(
     found: TargetRuns, factor: Factor, graphs: Sequence[str], comparisons: Sequence[Comparison]
 ) -> list[tuple[str, Cells]]:
-    made = [one for one in comparisons if complete(one, found.recipe.runs)]
-    p_values = corrected(made, factor, found.recipe.graphs)
+    complete = [one for one in comparisons if one.is_complete(found.recipe.runs)]
+    p_values = corrected(complete, factor, found.recipe.graphs)
+    shown = {arm.row or arm.name for arm in factor.arms}
     rows: list[tuple[str, Cells]] = []
     for graph in graphs:
         own = [one for one in comparisons if one.graph == graph]
-        shown = {arm.row or arm.name for arm in factor.arms}
-        references = dict.fromkeys(one.arm.against for one in own)
-        for name in references:
-            if name not in shown or name == "base":
-                runs = runs_of(found, Arm(name=name), graph)
-                if runs:
-                    rows.append((f"{graph}, {name}", [("",), ("",), *_scores(runs)]))
+        for name in dict.fromkeys(one.arm.against for one in own):
+            runs = runs_of(found, Arm(name=name), graph)
+            if runs and (name not in shown or name == BASE):
+                rows.append((f"{graph}, {name}", [("",), ("",), *_scores(runs)]))
         for one in own:
             cells = [
-                _difference(one, score, p_values.get((one.arm.name, graph, score)), one in made)
-                for score in PRIMARY
+                _difference(one, score, p_values.get((one.arm.name, graph, score)), one in complete)
+                for score in PRIMARY_SCORES
             ]
-            against = "" if one.arm.against == "base" else f" (against {one.arm.against})"
+            against = "" if one.arm.against == BASE else f" (against {one.arm.against})"
             rows.append((f"{graph}, {one.arm.name}{against}", [*cells, *_scores(one.runs)]))
     return rows
 
 
-def _difference(one: Comparison, score: str, p_value: float | None, made: bool) -> tuple[str, ...]:
-    found = one.differences.get(score)
-    if found is None:
+def _difference(one: Comparison, name: str, p: float | None, complete: bool) -> tuple[str, ...]:
+    if not one.differences:
         return ("too few runs",)
-    lines = [interval_text(found, DIGITS[score]), f"over {OVER[one.over]}"]
-    if not made:
-        lines.append(MISSING)
-    else:
-        lines.append("descriptive" if p_value is None else f"p = {p_value:.3f}")
-    return tuple(lines)
-
-
-def interval_text(found: Difference, digits: int) -> str:
-    """A difference with its interval, such as `+0.12 [-0.30, +0.54]`."""
-    low, high = (signed(value, digits) for value in (found.low, found.high))
-    return f"{signed(found.mean, digits)} [{low}, {high}]"
+    verdict = MISSING if not complete else "descriptive" if p is None else f"p = {p:.3f}"
+    interval = PRIMARY_SCORES[name].format(one.differences[name])
+    return interval, f"over {OVER[one.over]}", verdict
 
 
 def _scores(runs: BySeed) -> Cells:
-    cells: Cells = []
-    for of, digits in SHOWN.values():
-        values = [value for seen in runs.values() if (value := of(seen)) is not None]
-        if not values:
-            cells.append(("none",))
-            continue
-        summary = summarise(values)
-        spread = f" ± {summary.deviation:.{digits}f}" if summary.count > 1 and digits else ""
-        cells.append((f"{summary.mean:.{digits}f}{spread}",))
-    return cells
+    return [(mean_and_deviation(runs, of, digits),) for of, digits in SHOWN.values()]
 
 
-def _both(comparisons: Sequence[Comparison], arm: Arm, graph: str, planned: int) -> tuple[str, ...]:
-    one = _with_interval(comparisons, arm, graph)
+def _both(one: Comparison | None, arm: Arm, graph: str, planned: int) -> tuple[str, ...]:
     if one is None:
         return ("not run",) if arm.is_of(graph) else ("the base",)
-    lines = [
-        f"{LABELS[score]} {interval_text(one.differences[score], DIGITS[score])}"
-        for score in PRIMARY
-    ]
-    return (*lines,) if complete(one, planned) else (*lines, MISSING)
-
-
-def _with_interval(comparisons: Sequence[Comparison], arm: Arm, graph: str) -> Comparison | None:
-    return next(
-        (one for one in comparisons if one.arm == arm and one.graph == graph and one.differences),
-        None,
+    lines = (
+        f"accuracy (points) {ACCURACY.format(one.differences['accuracy'])}",
+        f"calibrated NLL {NLL.format(one.differences['nll'])}",
     )
-
-
-def _figure(
-    found: TargetRuns, graphs: Sequence[str], by_factor: dict[str, list[Comparison]]
-) -> dict[str, Figure]:
-    shown: dict[str, list[Comparison | None]] = {}
-    for factor in found.recipe.factors:
-        for arm in factor.arms:
-            own = [_with_interval(by_factor[factor.name], arm, graph) for graph in graphs[:7]]
-            some = [one for one in own if one and not complete(one, found.recipe.runs)]
-            missing = f"\n{MISSING}: {', '.join(one.graph for one in some)}" if some else ""
-            if any(own):
-                shown[f"{factor.name}: {arm.name}{missing}"] = own
-    if not shown:
-        return {}
-    panels = {
-        f"{LABELS[score]}, difference": {
-            graph: [_interval(own[number], score) for own in shown.values()]
-            for number, graph in enumerate(graphs[:7])
-        }
-        for score in PRIMARY
-    }
-    return {found.target: draw_differences(list(shown), panels, quick=found.quick)}
-
-
-def _interval(one: Comparison | None, score: str) -> Interval | None:
-    if one is None:
-        return None
-    own = one.differences[score]
-    return Interval(own.mean, own.low, own.high)
+    return lines if one.is_complete(planned) else (*lines, MISSING)

@@ -52,26 +52,6 @@ def test_the_device_reaches_every_run(verb, tmp_path, monkeypatch):
     assert stopped.value.code == 7
 
 
-def test_a_row_of_a_table_is_run_by_its_name(tmp_path, monkeypatch):
-    def run(self, jobs):
-        assert {str(job.arguments[0].model.method) for job in jobs} == {"GCN-DO"}
-        raise SystemExit(7)
-
-    monkeypatch.setattr(LocalExecutor, "run", run)
-    with pytest.raises(SystemExit) as stopped:
-        main(["worth", "--method", "none", "--dataset", "cora", "--out", str(tmp_path)])
-    assert stopped.value.code == 7
-
-
-def test_all_is_every_target_that_has_the_recipe():
-    others = {
-        *("agree", "control", "trust", "calibration", "sets"),
-        *("worth", "rivals", "splits", "ppnp", "grand", "gcnii"),
-    }
-    assert targets_of("all", "paper") == [target for target in TARGETS if target not in others]
-    assert {"table1", "agree", "control"} <= set(targets_of("all", "tuned"))
-
-
 def test_every_target_is_in_the_help_and_has_a_recipe_that_need_not_be_given(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -3,12 +3,9 @@
 import pytest
 import torch
 
-from experiments.keys import run_key
 from experiments.left_out_class import (
     LeftOut,
-    averaged,
     detection,
-    uncertainties,
     without_class,
 )
 from experiments.recipe import read_recipe
@@ -27,13 +24,6 @@ def synthetic():
 
 def leaving(config, left_out: int = 1, members: int = 1) -> LeftOut:
     return LeftOut.model_validate(dict(config) | {"left_out": left_out, "members": members})
-
-
-def test_the_class_and_the_members_are_part_of_the_key(tiny_config):
-    config = tiny_config()
-    runs = [leaving(config), leaving(config, left_out=2), leaving(config, members=5)]
-    assert len({run_key(config), *map(run_key, runs)}) == 4
-    assert all(run.model == config.model and run.train == config.train for run in runs)
 
 
 def test_no_node_of_the_class_is_trained_on_selected_on_or_scored(synthetic):
@@ -104,15 +94,6 @@ def test_an_ensemble_averages_members_that_differ_in_the_seed_alone(tiny_config,
     for name, score in (("entropy", entropy), ("mutual_information", information)):
         area = float(ood_auroc(score[tested], outside[tested]))
         assert together["detection"][name]["auroc"] == pytest.approx(area, abs=1e-3)
-
-
-def test_an_ensemble_of_equal_members_disagrees_about_nothing(tiny_config, synthetic):
-    trainer = Trainer(tiny_config(), synthetic, progress=Silent())
-    one = predict(trainer.model, trainer.data, 0)
-    both = averaged([one, one])
-    torch.testing.assert_close(both.probabilities, one.probabilities)
-    assert float(both.epistemic.max()) < 1e-6
-    assert [name for name, _ in uncertainties(one)] == ["max_probability", "entropy"]
 
 
 def test_every_class_is_left_out_once_per_seed():

@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 from experiments.left_out_class import without_class
 from experiments.ood_scores import Unfamiliar
-from experiments.ood_table import SCORES, resampled, unfamiliar
-from experiments.recipe import read_recipe
+from experiments.ood_table import SCORES, resampled
 from experiments.single_run import run_config
-from experiments.target_runs import CellRuns, TargetRuns
 from graphdrop.data import load_dataset
 from graphdrop.inference import predict
 from graphdrop.metrics import ood_auroc
@@ -53,34 +50,3 @@ def test_an_interval_of_equal_areas_is_a_point_and_it_covers_classes_and_seeds()
     by_class = np.repeat([[70.0], [90.0]], 5, axis=1)
     assert resampled([by_class]) == pytest.approx((70.0, 90.0))
     assert resampled([by_class.T]) == pytest.approx((72.0, 88.0), abs=6.0)
-
-
-def test_every_method_has_its_line_by_every_score(dropout, tiny_config):
-    lines = {
-        "GCN-DO": run_config(dropout),
-        "GCN-BBGDC": run_config(leaving(tiny_config(model={"layers": 2, "hidden": 8}))),
-    }
-    recipe = read_recipe("ood-auto")
-    cells = [cell for cell in recipe.cells() if cell.dataset == "cora"]
-    runs = [CellRuns(cell, [lines[cell.row]] * len(cell.configs), 0) for cell in cells]
-    tables = unfamiliar(TargetRuns("ood", recipe, "auto", False, runs)).tables
-    text = tables["ood"].to_markdown()
-    assert text.count("GCN-BBGDC, ") == len(SCORES)
-    assert text.count("plain softmax, ") == len(SCORES) - 1
-    assert "minus plain softmax, energy, node" in tables["ood-difference"].to_markdown()
-    assert "ensemble of 5, energy, all scales" in tables["ood-shift"].to_markdown()
-
-
-def test_a_graph_is_shown_when_all_its_classes_were_left_out():
-    recipe = read_recipe("ood-auto")
-    cells = [cell for cell in recipe.cells() if cell.dataset == "cora"]
-    runs = [CellRuns(cell, [], 0) for cell in cells]
-    tables = unfamiliar(TargetRuns("ood", recipe, "auto", False, runs)).tables
-    assert tables["ood"].columns == ["mean"]
-    assert tables["ood"].rows == []
-
-
-def test_classes_of_photo_are_its_largest_median_and_smallest():
-    sizes = torch.tensor([369, 1686, 703, 915, 882, 823, 1941, 331])
-    order = sizes.argsort()
-    assert read_recipe("ood-auto").left_out["amazon_photo"] == order[[7, 3, 0]].tolist()

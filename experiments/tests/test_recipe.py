@@ -5,7 +5,6 @@ import pytest
 from experiments import recipe as recipes
 from experiments.keys import run_key, settled
 from experiments.recipe import Recipe, read_recipe
-from experiments.target_runs import paper
 from experiments.targets import WITH_RUNS
 from graphdrop.config import Config
 
@@ -39,13 +38,6 @@ def at(name: str, row: str, column: str, **options):
     return next(c for c in cells if (c.row, c.column) == (row, column)).configs
 
 
-def test_table_1_is_five_methods_on_three_datasets_at_two_depths():
-    cells = read_recipe("table1-paper").cells()
-    assert {(c.row, c.column) for c in cells} == {
-        (row, column) for row, columns in paper()["table1"].items() for column in columns
-    }
-
-
 @pytest.mark.parametrize(
     ("column", "l2", "warmup"),
     [("cora-2", 5e-3, 0), ("cora-4", 5e-3, 20), ("citeseer-4", 1e-2, 40), ("cora_ml-4", 1e-3, 20)],
@@ -56,13 +48,6 @@ def test_the_papers_recipe_is_what_the_paper_says(column, l2, warmup):
         assert (config.objective.l2, config.objective.warmup) == (l2, warmup)
         assert (config.train.epochs, config.train.learning_rate) == (2000, 0.005)
         assert (config.model.hidden, config.predict.decision) == (128, "vote")
-
-
-def test_baselines_may_train_as_long_are_as_wide_and_predict_without_masks():
-    for row in ("GCN-DO", "GCN-DE", "GCN-DO-DE"):
-        config = at("table1-paper", row, "cora-4")[0]
-        assert (config.train.epochs, config.train.patience, config.model.hidden) == (2000, 300, 128)
-        assert config.predict.masks == "off"
 
 
 def test_every_run_on_cora_ml_has_its_own_split_and_all_methods_the_same():
@@ -120,21 +105,6 @@ def test_the_control_of_a_class_left_out_has_the_recipe_and_not_the_masks(column
         "predict.masks",
         "predict.decision",
     }
-
-
-def test_quick_runs_are_never_those_of_the_full_recipe():
-    for name in recipes.names():
-        recipe = read_recipe(name)
-        full, quick = (
-            {run_key(config) for cell in recipe.cells(quick=q) for config in cell.configs}
-            for q in (False, True)
-        )
-        assert not full & quick
-
-
-def test_more_runs_are_more_seeds():
-    configs = at("table1-paper", "GCN-DO", "cora-2", runs=12)
-    assert [config.seed for config in configs] == list(range(12))
 
 
 RECIPE = {

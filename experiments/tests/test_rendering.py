@@ -42,21 +42,6 @@ def test_every_target_renders_without_any_run(tmp_path, target):
         assert table.note == "No run yet."
 
 
-def test_quick_runs_never_fill_a_full_table(tmp_path):
-    fill(Store(tmp_path / "quick"), "table2", quick=True)
-    (done,) = reproduce(["table2"], Request(render_only=True, out=tmp_path))
-    assert "no run yet" in done.rendering.tables["table2"].to_markdown()
-
-
-def test_the_same_runs_give_the_same_bytes(tmp_path):
-    contents = []
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        fill(Store(folder), "fig-pavpu")
-        (done,) = reproduce(["fig-pavpu"], Request(render_only=True, out=folder))
-        contents.append([path.read_bytes() for path in done.paths])
-    assert contents[0] == contents[1]
-
-
 def test_a_cell_of_table_1_stands_beside_the_papers(tmp_path):
     store = Store(tmp_path)
     for config in read_recipe("table1-paper").cells(runs=2)[0].configs:
@@ -80,28 +65,6 @@ def test_runs_that_diverged_are_counted_and_not_averaged(tmp_path):
     table = rendering.accuracies(found_in(store, "table1")).tables["table1"]
     lines = table.rows[0][1][0]
     assert (lines[0], lines[-1]) == ("80.00", "1 diverged")
-
-
-def test_table_3_has_seconds_and_memory_for_every_number_of_blocks(tmp_path):
-    fill(Store(tmp_path), "table3")
-    table = rendering.blocks(found_in(Store(tmp_path), "table3")).tables["table3"]
-    assert table.columns == ["accuracy (%)", "seconds per epoch", "peak memory (MB)"]
-    assert [name for name, _ in table.rows] == [
-        "2 blocks",
-        "16 blocks",
-        "32 blocks",
-        "one per feature",
-    ]
-    assert [cells[1][0] for _, cells in table.rows] == ["0.0123 ± 0.0000"] * 4
-    assert [cells[2][0] for _, cells in table.rows] == ["512 ± 0"] * 4
-
-
-def test_uncertainty_of_dropout_is_that_of_its_samples(tmp_path):
-    fill(Store(tmp_path), "fig-pavpu")
-    table = rendering.uncertainty(found_in(Store(tmp_path), "fig-pavpu")).tables["fig-pavpu"]
-    (_, dropout), (_, ours) = table.rows
-    assert (dropout[0][0], dropout[1][0]) == ("70.00 ± 0.00", "35.00 ± 0.00")
-    assert (ours[0][0], ours[1][0]) == ("70.10 ± 0.00", "70.10 ± 0.00")
 
 
 @pytest.mark.parametrize("axis", AXES)
@@ -135,19 +98,6 @@ def test_table_4_says_what_the_data_is_and_what_the_paper_prints(load_benchmark,
     ]
 
 
-def test_table_4_says_so_where_a_dataset_cannot_be_had(no_files, no_network):
-    rows = dict(rendering.datasets().tables["table4"].rows)
-    assert rows["cora"][0] == ("not here", "paper 7")
-
-
-def test_schematics_are_one_figure_and_five():
-    names = set(rendering.schematics().figures)
-    assert names == {
-        f"schematics-{name}"
-        for name in ("all", "gcn", "gdc", "dropout", "dropedge", "node-sampling")
-    }
-
-
 def test_total_variation_is_averaged_at_the_same_epoch_however_long_a_run_was(tmp_path):
     courses = [([10, 30, 50], [1.0, 3.0, 5.0]), ([10, 20], [2.0, 4.0])]  # by the run's seed
     store, recipe = Store(tmp_path), read_recipe("fig-tv-paper")
@@ -160,27 +110,6 @@ def test_total_variation_is_averaged_at_the_same_epoch_however_long_a_run_was(tm
     figure = rendering.smoothing(found_in(store, "fig-tv")).figures["fig-tv"]
     drawn = figure.axes[0].lines[0].get_xydata().tolist()
     assert drawn == [[10, 1.5], [20, 3.0], [30, 3.0], [50, 5.0]]
-
-
-def test_axes_end_where_the_runs_end_and_not_where_wide_bands_do(tmp_path):
-    store = Store(tmp_path)
-    for cell in read_recipe("fig-depth-paper").cells(runs=2):
-        for config in cell.configs:
-            store.append(record_of(config, 0.2 + 0.7 * config.seed))
-    figure = rendering.depth(found_in(store, "fig-depth")).figures["fig-depth"]
-    low, high = figure.axes[0].get_ylim()
-    assert 0 <= low <= 20.0
-    assert 90.0 <= high <= 100
-
-
-def test_over_fitting_is_the_gap_between_training_and_test_accuracy(tmp_path):
-    store = Store(tmp_path)
-    config = read_recipe("table2-paper").cells(runs=1)[0].configs[0]
-    record = record_of(config, 0.7)
-    store.append(record | {"train": record["train"] | {"accuracy": 0.95}})
-    gap = rendering.accuracies(found_in(store, "table2")).tables["table2-gap"].to_markdown()
-    assert "25.00" in gap
-    assert "training nodes minus that on test nodes" in gap
 
 
 def test_the_difference_to_dropout_is_between_runs_of_one_seed(tmp_path):

@@ -9,39 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from contracts import patience
 from experiments import run_cells
-from experiments.display import Display, Line, LiveTable
+from experiments.display import Display
 from experiments.keys import run_key
 from experiments.store import Store
-
-
-class Heard(Display):
-    """Notes what it hears."""
-
-    def __init__(self) -> None:
-        self.started_keys: list[str] = []
-        self.finished_keys: list[str] = []
-
-    def started(self, key: str) -> None:
-        self.started_keys.append(key)
-
-    def finished(self, key: str, record: dict) -> None:
-        self.finished_keys.append(key)
-
-
-def test_runs_are_made_once_and_given_in_order(tmp_path, tiny_config):
-    configs = [tiny_config(seed) for seed in (2, 0, 2, 1)]
-    store, heard = Store(tmp_path), Heard()
-    records = run_cells(configs, store, jobs=2, display=heard)
-    assert [record["seed"] for record in records] == [2, 0, 2, 1]
-    assert sorted(heard.finished_keys) == sorted({run_key(config) for config in configs})
-    again = Heard()
-    assert run_cells(configs, store, jobs=2, display=again) == records
-    assert again.started_keys == []
-    assert store.path.read_bytes().count(b"\n") == 3
+from graphdrop.io.visible import Console
 
 
 def test_a_run_that_fails_says_which_and_why(tmp_path, tiny_config):
@@ -124,34 +98,17 @@ def test_a_killed_reproduction_loses_no_finished_run_and_repeats_none(tmp_path):
     assert sorted(record["seed"] for record in store.records().values()) == list(range(6))
 
 
-def test_the_live_table_tells_how_far_it_is_and_how_long_it_takes():
-    record = {"seconds": 30.0, "test": {"accuracy": 0.8}}
-    lines = {"known": Line(["a", "b"], {"a": record}), "new": Line(["c", "d"])}
-    table = LiveTable("table1", lines, jobs=2)
-    # One run left of the known cell, two of the new one, all at 30 s, in two processes.
-    assert table.seconds_left() == pytest.approx(45.0)
-    table.started("c")
-    assert table.summary() == "table1: 1 of 4 runs, 45 s left"
-    table.finished("c", {"seconds": 90.0, "test": {"accuracy": 0.7}})
-    assert table.seconds_left() == pytest.approx((30.0 + 90.0) / 2)
-    table.started("d")
-    table.postponed("d")
-    assert table.summary() == "table1: 2 of 4 runs, 60 s left; 1 made by another process"
-    assert table.table().row_count == 2
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_it_is_a_table_in_a_terminal_and_lines_elsewhere(terminal):
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-    display = LiveTable("table1", {"a cell": Line(["a"])}, 1, console)
-    with display.showing():
-        display.started("a")
-    shown = console.file.getvalue()
-    assert "table1: 0 of 1 runs" in shown
-    assert ("0/1" in shown) == terminal
-
-
-def test_nothing_is_known_before_the_first_run_is_done():
-    table = LiveTable("table1", {"cell": Line(["a"])}, jobs=1)
-    assert table.seconds_left() is None
-    assert table.summary() == "table1: 0 of 1 runs, time left not known yet"
+def test_runs_are_made_once_in_order_and_progress_is_told(tmp_path, tiny_config):
+    configs = [tiny_config(seed) for seed in (2, 0, 2, 1)]
+    store, console = Store(tmp_path), Console(file=io.StringIO(), width=100)
+    cells = {"a cell": sorted({run_key(config) for config in configs})}
+    display = Display("table1", cells, console)
+    records = run_cells(configs, store, jobs=2, display=display)
+    assert [record["seed"] for record in records] == [2, 0, 2, 1]
+    assert console.file.getvalue() == "table1: 0 of 3 runs\n"
+    assert run_cells(configs, store, jobs=2) == records
+    assert store.path.read_bytes().count(b"\n") == 3
+    display = Display("table1", cells, Console(file=io.StringIO(), force_terminal=True, width=100))
+    with display.showing(store.records()):
+        pass
+    assert "3/3" in display.console.file.getvalue()

@@ -10,15 +10,13 @@ import pytest
 from experiments import Store, search_ranking
 from experiments import recipe as recipes
 from experiments import search as searches
-from experiments.display import Line, LiveTable
 from experiments.keys import run_key
 from experiments.recipe import Recipe, read_recipe
 from experiments.search import checked_search, read_search
 from experiments.search_ranking import outcome
 from experiments.search_results import fragment, table
 from experiments.single_run import run_config
-from experiments.spaces import Space, draw
-from graphdrop.config.toml import explained
+from experiments.spaces import Space
 from graphdrop.data.synthetic import synthetic_graph
 
 KEPT = {"key", "seed", "config", "data", "versions", "validation", "epochs", "selected_epoch"}
@@ -88,26 +86,12 @@ def test_no_search_uses_a_seed_that_a_recipe_reports(name):
     assert not reported & set(read_search(name).seeds)
 
 
-def test_the_first_configuration_is_what_the_rules_say():
-    search = made(rules=[{"set": {"model": {"dropout": 0.45}}}])
-    for cell in search.cells():
-        assert cell.trials[0].configs[0].model.dropout == 0.45
-        assert cell.trials[0].drawn["model.dropout"] == 0.45
-
-
 def test_a_configuration_depends_on_its_cell_and_number_alone():
     few, many = made(trials=3, rows=SEARCH["rows"][1:]).cells(), made(trials=6).cells()
     assert few[0].trials == many[1].trials[:3]
     other = made(draw_seed=4).cells()
     assert other[0].trials[0] == many[0].trials[0]
     assert other[0].trials[1:] != many[0].trials[1:5]
-
-
-def test_a_setting_more_in_a_space_leaves_the_other_draws_alone():
-    choose = {"model.dropout": [0.1, 0.2, 0.3, 0.5]}
-    small, large = Space(choose=choose), Space(choose=choose | {"model.hidden": [8, 16]})
-    for number in range(20):
-        assert draw([small], number).items() <= draw([large], number).items()
 
 
 def test_settings_that_belong_together_are_drawn_together():
@@ -141,18 +125,6 @@ def test_a_space_smaller_than_the_budget_is_searched_whole():
         assert sorted(trial.drawn["model.dropout"] for trial in cell.trials) == [0.1, 0.2, 0.5]
 
 
-def test_of_two_spaces_with_the_same_setting_the_later_counts():
-    spaces = [{"choose": {"model.dropout": [0.1]}}, {"choose": {"model.dropout": [0.2]}}]
-    trials = made(spaces=spaces).cells()[0].trials
-    assert [trial.drawn for trial in trials[1:]] == [{"model.dropout": 0.2}]
-
-
-def test_every_run_on_its_own_split_has_it_from_its_seed():
-    own = {"set": {"data": {"split": "random-per-class", "split_seed": "run"}}}
-    for trial in made(rules=[own]).cells()[0].trials:
-        assert [one.data.split_seed for one in trial.configs] == [50, 51, 52]
-
-
 def test_the_best_mean_of_the_finalists_wins():
     search = made()
     cell = search.cells()[0]
@@ -164,50 +136,6 @@ def test_the_best_mean_of_the_finalists_wins():
     assert found.missing == 0
     assert found.winner.trial.number == 3
     assert found.winner.accuracy == pytest.approx((0.79 + 0.78 + 0.77) / 3)
-
-
-def test_the_other_figure_decides_between_equals_and_nll_may_be_the_first():
-    cell = made().cells()[0]
-    figures = [(0.8, 0.9), (0.8, 0.6), (0.7, 0.3), (0.6, 0.4), (0.1, 0.5)]
-    runs = {t.keys[0]: record(a, n) for t, (a, n) in zip(cell.trials, figures, strict=True)}
-    best = {
-        score: [one.trial.number for one in outcome(made(score=score), cell, runs).finalists]
-        for score in ("accuracy", "nll")
-    }
-    assert best == {"accuracy": [1, 0], "nll": [2, 3]}
-
-
-def by_halves(accuracy: float, halves: float):
-    return {"seconds": 1.0, "validation": {"accuracy": accuracy, "accuracy_by_halves": halves}}
-
-
-def test_by_halves_a_run_that_swings_does_not_win():
-    search = made(score="halves", finalists=1, finalist_seeds=0)
-    cell = search.cells()[0]
-    figures = [(0.90, 0.70), (0.80, 0.75), (0.7, 0.7), (0.6, 0.6), (0.1, 0.1)]
-    runs = {t.keys[0]: by_halves(*two) for t, two in zip(cell.trials, figures, strict=True)}
-    found = outcome(search, cell, runs)
-    assert found.winner.trial.number == 1
-    assert "80.00 % (75.00 % by halves)" in fragment(search, "some", [found])
-    assert "the best mean accuracy by halves" in table(search, [found]).note
-    gone = {"seconds": 1.0, "error": "diverged in epoch 3"}
-    assert outcome(search, cell, runs | {cell.trials[1].keys[0]: gone}).winner.trial.number == 0
-    older = runs | {cell.trials[2].keys[0]: record(0.8)}
-    with pytest.raises(ValueError, match="some runs were not scored by halves"):
-        outcome(search, cell, older)
-
-
-def test_what_cannot_be_scored_by_halves_is_refused_before_any_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(search_ranking, "run_cells", lambda *_, **__: pytest.fail("a run was made"))
-    search, store = made(score="halves"), Store(tmp_path)
-    cell = search.cells()[0]
-    store.append(record(0.8, key=cell.trials[2].keys[0], seed=50))
-    with pytest.raises(ValueError, match="take the lines without accuracy_by_halves out"):
-        search_ranking.compete(search, [cell], store, jobs=1)
-    chosen = {"choose": {"train.select": ["accuracy", "nll"]}}
-    search = made(score="halves", spaces=[*SEARCH["spaces"], chosen])
-    with pytest.raises(ValueError, match="states chosen by their accuracy"):
-        search_ranking.compete(search, search.cells(), Store(tmp_path / "none"), jobs=1)
 
 
 def test_a_run_that_diverged_is_the_worst_and_not_the_end():
@@ -280,10 +208,6 @@ def test_a_file_that_is_wrong_says_where(changes, message):
         made(**changes)
 
 
-def test_what_makes_a_cell_is_made_of_settings():
-    assert {one.key for one in explained()}.issuperset(searches.OF_A_CELL)
-
-
 def recipe_of(search, rules):
     values = SEARCH | {"runs": 1, "rules": rules, "quick": {"runs": 1}, "first_seed": 50}
     names = Recipe.model_fields
@@ -306,46 +230,6 @@ def test_a_recipe_with_the_winners_makes_the_runs_that_won():
     assert "No winner" not in text
 
 
-def test_a_cell_without_a_winner_has_no_rule_and_is_named():
-    search = made()
-    cell = search.cells()[0]
-    found = outcome(search, cell, filled(cell, [0.5, 0.8, 0.7, 0.79, 0.1]))
-    text = fragment(search, "some", [found])
-    assert "# No winner yet: cora, 2 layers, GCN-DO." in text
-    assert tomllib.loads(text) == {}
-
-
-def test_a_recipe_takes_the_searchs_rules_before_its_own_and_what_was_found_after(
-    monkeypatch, tmp_path
-):
-    base = {name: SEARCH[name] for name in ("title", "datasets", "layers")}
-    texts = {
-        "own": 'found = "some"\n[[rules]]\nset.model.dropout = 0.1\n',
-        "on-top": 'base = "own"\n[[rules]]\nset.model.hidden = 7\n',
-    }
-    head = "\n".join(f"{name} = {json.dumps(value)}" for name, value in base.items())
-    head += '\nruns = 1\nfirst_seed = 0\nrows = [{ name = "GCN-DO" }]\n'
-    folder, searched = tmp_path / "recipes", tmp_path / "searches"
-    for one in (folder, searched):
-        one.mkdir()
-    for name, text in texts.items():
-        (folder / f"{name}.toml").write_text(f"{head}{text}[quick]\nruns = 1\n")
-    (searched / "some.toml").write_text(
-        '[[rules]]\nset.model = { dropout = 0.3, norm = "paper" }\n'
-    )
-    monkeypatch.setattr(recipes, "_folder", lambda: folder)
-    with pytest.raises(ValueError, match=r"the search some found, and .*found/some\.toml is not"):
-        read_recipe("own")
-    (folder / "found").mkdir()
-    (folder / "found" / "some.toml").write_text(
-        '[[rules]]\nmethods = ["GCN-DO"]\nset.model = { dropout = 0.7, hidden = 9 }\n'
-    )
-    assert recipes.names() == ["on-top", "own"]
-    models = [read_recipe(name).cells()[0].configs[0].model for name in ("own", "on-top")]
-    assert [(model.dropout, model.hidden) for model in models] == [(0.7, 9), (0.7, 7)]
-    assert {model.norm for model in models} == {"paper"}
-
-
 def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monkeypatch, tmp_path):
     search, store, asked = made(), Store(tmp_path), []
 
@@ -366,12 +250,6 @@ def test_all_configurations_are_run_once_and_then_only_the_finalists_again(monke
     assert asked[5:] == [(seed, *one) for one in (best, second) for seed in (51, 52)]
     found = outcome(search, cells[0], store.records())
     assert tuple(found.winner.trial.drawn.values()) == best
-
-
-def test_the_time_left_counts_finalists_that_are_not_known_yet():
-    cell = Line(["a", "b"], {"a": {"seconds": 10.0}}, later=4)
-    display = LiveTable("A search", {"cell": cell}, jobs=1)
-    assert display.summary() == "A search: 1 of 6 runs, 50 s left"
 
 
 @pytest.fixture
@@ -417,18 +295,3 @@ def test_the_command_searches_once_and_leaves_no_test_figure(run, small, tmp_pat
     for more in ((), ("--render-only",)):
         assert run(*words, *more)[:2] == (0, out.replace(f", {winners}", ""))
     assert log.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["large"], "TARGET is 'large': give one of small"),
-        (["small", "--dataset", "coro"], "--dataset is 'coro': it takes "),
-        (["small", "--method", "GCN"], "--method is 'GCN': it takes GCN-DO"),
-        (["small", "--out", "no/where.toml"], "--out is no/where.toml and no is no folder"),
-    ],
-)
-def test_bad_input_says_what_it_takes(run, small, words, message):
-    code, _, error = run("search", *words, "--results", small)
-    assert code == 2
-    assert message in error

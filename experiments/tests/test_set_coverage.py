@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from experiments.recipe import read_recipe
 from experiments.set_coverage import COVERAGE, Covered, division, set_scores
@@ -18,14 +17,6 @@ from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_division_halves_the_nodes_and_depends_on_its_number():
-    nodes = torch.arange(10, 21)
-    fitted, counted = division(nodes, 3)
-    assert len(fitted) == 5
-    assert sorted(fitted.tolist() + counted.tolist()) == nodes.tolist()
-    assert fitted.tolist() != division(nodes, 4)[0].tolist()
 
 
 def test_what_is_counted_are_the_sets_of_the_prediction_before_empty_ones_are_filled(

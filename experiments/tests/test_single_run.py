@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ import torch
 from contracts import shadow_device
 from contracts.single_layers import one_pass
 from experiments.keys import run_key, settled
-from experiments.measures import COVERAGES, compact, measures, thinned
+from experiments.measures import COVERAGES, compact, measures
 from experiments.single_run import (
     Smoothing,
     checked_run,
@@ -83,14 +82,6 @@ def test_a_record_is_small_and_json(tiny_config):
     assert len(line) < 4000
 
 
-def test_the_same_settings_give_the_same_figures(tiny_config):
-    changing = ("seconds", "cpu_seconds", "seconds_per_epoch", "peak_megabytes")
-    one, two = (run_config(tiny_config()) for _ in range(2))
-    for name in changing:
-        del one[name], two[name]
-    assert one == two
-
-
 def test_curves_are_those_of_the_metrics(tiny_config, synthetic):
     config = tiny_config()
     trainer = Trainer(config, synthetic, progress=Silent())
@@ -122,11 +113,6 @@ def test_dropout_is_scored_both_without_masks_and_sampled(tiny_config):
     assert "sampled" not in run_config(tiny_config())
 
 
-def test_a_network_that_drops_nothing_has_no_samples_to_score(tiny_config):
-    model = {"method": "GCN", "layers": 2, "hidden": 4}
-    assert "sampled" not in run_config(tiny_config(model=model))
-
-
 def test_watching_changes_nothing_but_adds_the_total_variation(tiny_config):
     plain, watched = run_config(tiny_config()), run_config(tiny_config(), watch=True)
     assert watched["key"] != plain["key"]
@@ -134,20 +120,6 @@ def test_watching_changes_nothing_but_adds_the_total_variation(tiny_config):
     course = watched["total_variation"]
     assert course["epochs"] == [2, 4]
     assert [len(layer) for layer in course["layers"]] == [2, 2]
-
-
-def test_what_is_watched_are_the_weights_that_are_evaluated(tiny_config, monkeypatch):
-    looked, seen = Smoothing.look, []
-
-    def look(self, epoch):
-        trainer = self._trainer
-        mean = trainer.state.average.state_dict()["layers.0.weight"]
-        seen.append((epoch, torch.equal(trainer.model.layers[0].weight, mean)))
-        looked(self, epoch)
-
-    monkeypatch.setattr(Smoothing, "look", look)
-    run_config(tiny_config(train={"average": 0.5}), watch=True)
-    assert seen == [(2, True), (4, True)]
 
 
 def test_total_variation_is_of_the_outputs_after_the_activation(tiny_config, synthetic):
@@ -196,13 +168,6 @@ def lines_taking(*seconds: float) -> list[dict]:
     return [{"epoch": n, "seconds": end} for n, end in enumerate(ends, 1)]
 
 
-def test_seconds_per_epoch_leave_evaluations_out():
-    lines = lines_taking(9.0, 0.5, 3.0, 0.7)
-    lines[2]["validation"] = {}
-    assert seconds_per_epoch(lines) == pytest.approx(0.6)
-    assert math.isnan(seconds_per_epoch(lines[:1]))
-
-
 def test_seconds_per_epoch_are_those_of_a_machine_that_is_not_busy():
     lines = lines_taking(9.0, *[5.0] * 10, *[0.1, 0.3] * 15)
     assert seconds_per_epoch(lines) == pytest.approx(0.2)
@@ -213,11 +178,3 @@ def test_numbers_are_kept_to_five_digits_and_none_stands_for_no_number():
         "a": [0.12346, None],
         "b": [1, "x", None],
     }
-
-
-@pytest.mark.parametrize(("count", "wanted"), [(1, 5), (5, 5), (100, 7), (3, 40)])
-def test_thinning_keeps_both_ends_and_at_most_so_many(count, wanted):
-    kept = thinned(count, wanted)
-    assert (kept[0], kept[-1]) == (0, count - 1)
-    assert len(kept) == min(count, wanted)
-    assert kept == sorted(set(kept))

@@ -44,9 +44,3 @@ def test_the_passage_and_the_table_have_quantiles_and_the_share():
     assert figure.axes[0].get_title(loc="left") == "GCN-BBGDC, 2 layers"
     assert len(figure.axes) == 4
     assert "printed 85.43" in {text.get_text() for text in figure.axes[0].texts}
-
-
-def test_without_runs_the_passage_says_so_and_nothing_is_drawn():
-    assert passage(found([])) == "Not run yet: none of 200 planned runs is made."
-    assert splits(found([])).figures == {}
-    assert "4 of 50" in passage(found([84.0, 85.0, 86.0, 87.0]))

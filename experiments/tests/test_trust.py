@@ -4,10 +4,7 @@ import pytest
 import torch
 
 from experiments.measures import BINS
-from experiments.recipe import read_recipe
-from experiments.single_run import run_config
-from experiments.target_runs import CellRuns, TargetRuns
-from experiments.trust import floor_gaps, pooled_ece, trust
+from experiments.trust import floor_gaps, pooled_ece
 from graphdrop.calibration import calibration_floor
 from graphdrop.metrics import calibration_error, reliability
 
@@ -41,15 +38,3 @@ def test_the_floor_of_one_run_is_that_of_the_metrics():
     # 50 draws with a deviation of about 0.005: six standard errors of their mean
     assert mean == pytest.approx(other.mean, abs=0.005)
     assert mean < high
-
-
-def test_a_calibrated_run_has_its_row(tiny_config):
-    config = tiny_config(recipe="auto", model={"layers": 2})
-    line = run_config(config)
-    assert line["calibration"]["name"] == "entropy-temperature"
-    assert line["config"]["model"]["blocks"] == 4
-    cells = read_recipe("trust-auto").cells(runs=1)[:2]
-    runs = [CellRuns(cell, [line], 0) for cell in cells]
-    tables = trust(TargetRuns("trust", read_recipe("trust-auto"), "auto", False, runs)).tables
-    assert "cora, GCN-BBGDC" in tables["trust"].to_markdown()
-    assert "too few runs" in tables["trust-difference"].to_markdown()

@@ -45,10 +45,6 @@ class Mutant:
     """Of all changes of the module."""
     line: int
     what: str
-    lines: tuple[int, int]
-    """The first and the last line of the statement: of a function all, of others the head."""
-    inside: bool
-    """Whether it is in the body of a function; else it is run when the module is imported."""
 
     def __str__(self) -> str:
         parts = self.path.parts
@@ -125,45 +121,22 @@ def _code(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _code(node)
 
 
-def mutants_of(path: Path) -> list[Mutant]:
-    """All changes of a module."""
-    tree = ast.parse(path.read_text())
-    places = dict(_places(tree))
-    found = []
-    for number, (node, what, _) in enumerate(changes(tree)):
-        lines, inside = places[id(node)]
-        found.append(Mutant(path, number, getattr(node, "lineno", 0), what, lines, inside))
-    return found
+def list_mutants(path: Path) -> list[Mutant]:
+    """Return all changes of a module."""
+    found = changes(ast.parse(path.read_text()))
+    return [
+        Mutant(path, number, getattr(node, "lineno", 0), what)
+        for number, (node, what, _) in enumerate(found)
+    ]
 
 
 def is_same(mutant: Mutant) -> bool:
     """Whether a change compiles to the same code, and so is none."""
     original = compile(mutant.path.read_text(), "", "exec", dont_inherit=True)
-    return compile(mutated(mutant), "", "exec", dont_inherit=True) == original
+    return compile(mutate(mutant), "", "exec", dont_inherit=True) == original
 
 
-def _places(
-    node: ast.AST, lines: tuple[int, int] = (0, 0), inside: bool = False
-) -> Iterator[tuple[int, tuple[tuple[int, int], bool]]]:
-    """Of every node, by its id, the lines of its statement and whether it is in a function."""
-    for name, value in ast.iter_fields(node):
-        deeper = inside or (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and name == "body"
-        )
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, ast.AST):
-                continue
-            around = lines
-            if isinstance(one, ast.stmt):
-                last = one.end_lineno or one.lineno
-                if (body := getattr(one, "body", None)) and not isinstance(one, ast.FunctionDef):
-                    last = max(one.lineno, body[0].lineno - 1)
-                around = (one.lineno, last)
-            yield id(one), (around, deeper)
-            yield from _places(one, around, deeper)
-
-
-def mutated(mutant: Mutant) -> ast.Module:
+def mutate(mutant: Mutant) -> ast.Module:
     tree = ast.parse(mutant.path.read_text())
     for number, (node, _, change) in enumerate(changes(tree)):
         if number == mutant.number:

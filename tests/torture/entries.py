@@ -17,11 +17,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torture import border, mutations, silent, valid_files
+from torture import mutations, valid_files
 from torture.mutations import Mutate
 
 MUTATIONS: Mapping[str, Mutate] = {
-    "border.npz": mutations.mutated_numbers,
     "*.npz": mutations.mutated_archive,
     "*.npy": mutations.mutated_array,
     "*.csv": mutations.mutated_table,
@@ -267,16 +266,6 @@ ENTRIES: Mapping[str, Entry] = {
             writes=True,
             mutated=False,
             warm=13,
-        ),
-        Entry("border", border.make, border.read, 60, writes=True, warm=2),
-        *(
-            Entry(name, make, read, share, writes=True, mutated=False, warm=2)
-            for name, make, read, share in (
-                ("special", silent.special_files, silent.read_special_files, 25),
-                ("changed", silent.changed_stores, silent.read_changed_store, 20),
-                ("shuffled", silent.shuffled_tables, silent.read_shuffled_tables, 15),
-                ("few-nodes", silent.few_nodes, silent.read_few_nodes, 5),
-            )
         ),
     )
 }

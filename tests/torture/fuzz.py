@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--together", action="store_true", help="all entries in one process")
     parser.add_argument("--output", type=Path, help="a JSON file for the counts")
-    parser.add_argument("--coverage", type=Path, help="a folder for data of coverage.py")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -87,10 +86,6 @@ def supervise(
         (place / "case").write_bytes(bytes(8))
         (place / "counts").touch()
         command = [sys.executable, "-X", "faulthandler"]
-        if options.coverage:
-            file = options.coverage / f".coverage.{next(iter(left))}.{deaths}"
-            command += ["-m", "coverage", "run", "--branch", "--source=graphdrop"]
-            command += [f"--data-file={file}"]
         command += ["-m", "torture.fuzz", "--worker", str(place), "--seed", str(options.seed)]
         environment = _environment(place)
         done = subprocess.run(

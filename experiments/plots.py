@@ -174,10 +174,14 @@ def draw_figure(
         for axes in figure.axes
         for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    if note:
-        figure.supxlabel("\n".join(textwrap.wrap(note, int(28 * width))), fontsize=6.5, color=GREY)
     figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=4 if columns > 1 else 2
+        handles.values(),
+        handles,
+        loc="outside lower center",
+        ncols=4 if columns > 1 else 2,
+        frameon=False,
+        title="\n".join(textwrap.wrap(note, int(23 * width))),
+        title_fontsize=6.5,
     )
     return figure
 

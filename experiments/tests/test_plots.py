@@ -34,7 +34,7 @@ def test_a_label_looks_the_same_in_all_panels_and_quick_runs_are_marked():
     assert one.lines[1].get_color() == two.lines[0].get_color() != one.lines[0].get_color()
     assert one.lines[0].get_ydata() == pytest.approx([0.3, 0.6, 0.6])
     assert two.get_title(loc="left") == "(b) two, quick run"
-    assert figure.get_supxlabel() == "where it is from"
+    assert figure.legends[0].get_title().get_text() == "where it is from"
     with pytest.raises(ValueError, match="panels is 0 panels"):
         draw_figure([])
 

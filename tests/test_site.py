@@ -71,11 +71,15 @@ def test_the_links_of_the_pages_lead_to_files():
     assert missing == []
 
 
-def test_the_page_of_simple_models_is_made_from_the_committed_lines():
+def test_the_tables_of_simple_models_are_made_from_the_committed_lines():
     made = runpy.run_path(str(ROOT / "benchmarks" / "baselines.py"))
     text = (ROOT / "benchmarks" / "results" / "baselines.jsonl").read_text("utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert (DOCS / "baselines.md").read_text("utf-8") == made["page"](lines)
+    page = made["page"]([json.loads(line) for line in text.splitlines()])
+    found, expected = (
+        [line for line in lines.splitlines() if line.startswith("|")]
+        for lines in ((DOCS / "baselines.md").read_text("utf-8"), page)
+    )
+    assert found == expected
 
 
 def test_the_errors_of_the_faq_are_those_of_the_package():

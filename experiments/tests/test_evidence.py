@@ -4,10 +4,10 @@ import itertools
 from pathlib import Path
 
 import pytest
-from experiments.paper_cells import KINDS, TABLES
 
 from experiments import recipe as recipes
 from experiments.evidence_page import BEGIN, END, PASSAGE, passages, with_passages
+from experiments.goals import KINDS, TABLES
 from experiments.search import read_search
 from experiments.search_ranking import outcome
 from experiments.store import Store

@@ -1,17 +1,20 @@
 """A run on a device has the scores of the run on the CPU: on a stand-in that refuses to mix."""
 
+import json
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 import torch
 
-from contracts import shadow_device
+from contracts import shadow_device, small_runs
 from contracts.in_turn import LastFirst
 from graphdrop.config import Config
 from graphdrop.data import load_dataset
-from graphdrop.train import Trainer, auto, many, run
+from graphdrop.train import Trainer, auto, many
+from graphdrop.train import run as run_module
 from graphdrop.train.progress import Silent
 from graphdrop.train.result import Result
 from graphdrop.train.selection import Selection
@@ -21,7 +24,7 @@ from graphdrop.train.selection import Selection
 def test_a_run_on_a_device_has_the_scores_of_the_cpu(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "find_device", torch.device)
+    monkeypatch.setattr(run_module, "find_device", torch.device)
 
     def fit(device: torch.device | None) -> Result:
         config = Config(
@@ -75,3 +78,22 @@ def test_all_trials_are_computed_on_the_device_that_was_asked_for(
     devices.clear()
     many.tune(config, dataset, 1, executor=executor)  # on the CPU, where the data are
     assert devices == ["cpu"] * 3
+
+
+def test_predict_and_evaluate_compute_on_the_device_that_is_asked_for(
+    run: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = small_runs.write_graph(tmp_path / "graph.npz")
+    folder = small_runs.train(tmp_path / "run", graph)
+    monkeypatch.setattr("graphdrop.io.devices.find_device", torch.device)
+    answers, scores = [], []
+    for device in ("cpu", "meta"):
+        with shadow_device.device() if device == "meta" else ExitStack():
+            output = tmp_path / f"{device}.csv"
+            assert run("predict", folder, "-o", output, "--device", device)[0] == 0
+            answers.append(pandas.read_csv(output))
+            code, out, _ = run("evaluate", folder, "--device", device, "--json")
+            assert code == 0
+            scores.append(json.loads(out)["test"])
+    pandas.testing.assert_frame_equal(*answers, atol=1e-4)
+    assert scores[1] == pytest.approx(scores[0], rel=1e-4)

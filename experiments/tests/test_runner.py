@@ -105,7 +105,7 @@ def test_runs_are_made_once_in_order_and_progress_is_told(tmp_path, tiny_config)
     display = Display("table1", cells, console)
     records = run_cells(configs, store, jobs=2, display=display)
     assert [record["seed"] for record in records] == [2, 0, 2, 1]
-    assert console.file.getvalue() == "table1: 0 of 3 runs\n"
+    assert console.file.getvalue().startswith("table1: 0 of 3 runs\n")
     assert run_cells(configs, store, jobs=2) == records
     assert store.path.read_bytes().count(b"\n") == 3
     display = Display("table1", cells, Console(file=io.StringIO(), force_terminal=True, width=100))

@@ -130,7 +130,7 @@ def prediction_sets(
                 "calibration names nodes that were not predicted; sets take their probabilities "
                 "too. Predict them as well, best all nodes."
             )
-        known_scores = scores[places]
+        known_scores = scores[places.to(scores.device)]
     else:
         known = origin.set_nodes
         if known is None:
@@ -148,7 +148,7 @@ def prediction_sets(
             )
         places = _find_rows(known.nodes, origin, len(mean)) if origin.same_graph else None
         if places is not None:
-            known_scores = scores[places]
+            known_scores = scores[places.to(scores.device)]
         elif kind.is_diffused:
             raise ValueError(
                 f"method is {kind.value!r} and the calibration nodes are not among the nodes "

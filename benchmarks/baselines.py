@@ -22,6 +22,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdrop import Config, Trainer, load_dataset, load_tables
+from graphdrop.config.auto import VERSION
 from graphdrop.data import Dataset
 from graphdrop.train.progress import Silent
 
@@ -40,6 +41,16 @@ MADE = {
     "groups": "neighbours are of the same class, and features say little",
 }
 """Made graphs by name: what decides the class of a node; a tenth of the labels is flipped."""
+FILES = (
+    "wisconsin",
+    "chameleon_filtered",
+    "squirrel_filtered",
+    "actor",
+    "minesweeper",
+    "amazon_photo",
+    "coauthor_cs",
+)
+"""Graphs in `.npz` files, from the folder that `--graphs` names."""
 NODES, DEGREE, FEATURES, NOISE = 2000, 6, 8, 0.1
 SEEDS = 5
 LEVELS = {"accuracy": 0.01, "auroc": 0.01, "rmse": 0.02}
@@ -88,7 +99,7 @@ def dataset(graph: str, folder: Path | None, seed: int) -> Dataset:
     return load_dataset(data, **how)
 
 
-def line(graph: str, folder: Path | None, seed: int) -> dict[str, Any]:
+def measure(graph: str, folder: Path | None, seed: int) -> dict[str, Any]:
     """The test and validation score of the default and of every simple model, for one seed."""
     found = dataset(graph, folder, seed)
     config = Config(seed=seed, data={"dataset": found.name})
@@ -97,41 +108,42 @@ def line(graph: str, folder: Path | None, seed: int) -> dict[str, Any]:
     result = trainer.fit()
     metric = next(name for name in ("rmse", "auroc", "accuracy") if name in result.test)
     scores = {"default": {"validation": result.validation, "test": result.test}}
-    for name, one in result.baselines.items():
-        scores[name.replace("logistic", "linear").replace("ridge", "linear")] = one
+    for name, scored in result.baselines.items():
+        scores[name.replace("logistic", "linear").replace("ridge", "linear")] = scored
     settings = trainer.config.model
     return {
         "graph": graph,
         "seed": seed,
         "metric": metric,
         **{
-            part: {name: one[part][metric] for name, one in scores.items()}
+            part: {name: scored[part][metric] for name, scored in scores.items()}
             for part in ("validation", "test")
         },
         "seconds": round(time.monotonic() - started, 1),
-        "baseline_seconds": round(sum(one["seconds"] for one in result.baselines.values()), 1),
+        "baseline_seconds": round(sum(row["seconds"] for row in result.baselines.values()), 1),
         "network": f"{settings.architecture}, {settings.layers} layers, {settings.residual}",
         "epochs": result.epochs,
+        "recipe": VERSION,
     }
 
 
 def page(lines: list[dict[str, Any]]) -> str:
-    """The page: a row for each graph, the mean and deviation of the seeds."""
-    names = list(dict.fromkeys(name for one in lines for name in one["test"]))
-    rows, gains, behind, unfinished = [], [], [], 0
-    for graph in dict.fromkeys(one["graph"] for one in lines):
-        own = [one for one in lines if one["graph"] == graph]
+    """The page: a row for each graph, the mean and standard deviation over its seeds."""
+    names = list(dict.fromkeys(name for line in lines for name in line["test"]))
+    planned = [*TABLES, *MADE, *FILES]
+    rows, gains, behind = [], dict[str, float](), list[str]()
+    counts = {graph: sum(line["graph"] == graph for line in lines) for graph in planned}
+    for graph in (graph for graph in planned if counts[graph]):
+        own = [line for line in lines if line["graph"] == graph]
         metric = own[0]["metric"]
-        values = {n: [one["test"][n] for one in own] for n in names if n in own[0]["test"]}
+        values = {n: [line["test"][n] for line in own] for n in names if n in own[0]["test"]}
         means = {name: mean(found) for name, found in values.items()}
         best = (min if metric == "rmse" else max)(
             value for name, value in means.items() if name != "default"
         )
-        gain = means["default"] - best
-        gain = -gain / best if metric == "rmse" else gain
-        gains.append(gain)
-        unfinished += len(own) < SEEDS
-        if gain < -LEVELS[metric]:
+        gain = (best - means["default"]) / best if metric == "rmse" else means["default"] - best
+        gains[graph] = gain
+        if round(gain, 6) < -LEVELS[metric]:
             behind.append(graph)
         cells = [
             f"{means[n]:.4g}" + (f" ± {stdev(values[n]):.2g}" if len(own) > 1 else "")
@@ -139,15 +151,31 @@ def page(lines: list[dict[str, Any]]) -> str:
             else ""
             for n in names
         ]
-        rows.append(f"| {graph} | {metric}, {len(own)} | {' | '.join(cells)} | {100 * gain:+.1f} |")
-    head = ["graph", "metric, seeds", *names, "gain (points or %)"]
-    seconds = sum(one["baseline_seconds"] for one in lines) / sum(one["seconds"] for one in lines)
+        rows.append(
+            f"| {graph} | {metric} | {len(own)} | {' | '.join(cells)} | {100 * gain:+.1f} |"
+        )
+    head = ["graph", "metric", "seeds", *(f"{name}, mean ± sd" for name in names)]
+    head.append("gain (points or %)")
+    share = sum(line["baseline_seconds"] for line in lines) / sum(line["seconds"] for line in lines)
+    finished = [graph for graph in planned if counts[graph] >= SEEDS]
+    begun = [graph for graph in planned if 0 < counts[graph] < SEEDS]
+    absent = [graph for graph in planned if not counts[graph]]
     verdict = (
-        f"On {len(gains) - len(behind)} of {len(gains)} graphs the default is ahead of the best "
-        "simple model, or behind it by at most 1 point (2 % of the RMSE). "
+        f"Of the {len(gains)} graphs with a line the default is ahead of the best simple model, or "
+        f"behind it by at most 1 point (2 % of the RMSE), on {len(gains) - len(behind)}. "
         f"{'The others: ' + ', '.join(behind) + '. ' if behind else ''}"
-        f"The mean gain is {100 * mean(gains):+.1f}. The simple models took {100 * seconds:.0f} % "
-        "of the time of the runs."
+        f"The mean gain is {100 * mean(gains.values()):+.1f}. The simple models took "
+        f"{100 * share:.0f} % of the time of the runs."
+    )
+    extent = (
+        f"**How far it goes.** {SEEDS} seeds of {len(planned)} graphs are planned. "
+        f"{len(finished)} have them; {len(begun)} have fewer, so that one more seed may change "
+        "their row"
+        + (f"; these have none yet: {', '.join(absent)}" if absent else "")
+        + f". Of {len(lines)} lines {sum(line.get('recipe') == VERSION for line in lines)} were "
+        f"made by version {VERSION} of the recipe `auto`. The others are of version 4 and stand "
+        "for graphs on which both versions try the same settings: where the test of version 5 "
+        "finds no difference between edges, or the targets are numbers."
     )
     return "\n".join(
         [
@@ -155,15 +183,15 @@ def page(lines: list[dict[str, Any]]) -> str:
             "",
             "Test scores of the default settings (`graphdrop train`) and of the",
             "[simple models](training.md#simple-models-beside-the-network) that every run fits",
-            "beside them, on the tables of `examples/data`, on made graphs and on files: mean",
-            "and deviation over seeds, each with its own split of 60, 20 and 20 %. The tickets",
-            "are also split by time. The gain is over the simple model with the best mean on",
-            "test nodes, which nobody knows before. `benchmarks/baselines.py` makes the page",
-            "from `benchmarks/results/baselines.jsonl`, and goes on where it was stopped: five",
-            "seeds of",
-            f"every graph are planned, and {unfinished} of {len(gains)} rows have fewer so far.",
+            "beside them, on the tables of `examples/data`, on made graphs and on files. Each seed",
+            "has its own split of 60, 20 and 20 %; the tickets are also split by time. The gain is",
+            "over the simple model with the best mean on test nodes, which nobody knows before.",
+            "`benchmarks/baselines.py` makes the page from `benchmarks/results/baselines.jsonl`,",
+            "and goes on where it was stopped.",
             "",
             verdict,
+            "",
+            extent,
             "",
             "| " + " | ".join(head) + " |",
             "|" + "---|" * len(head),
@@ -192,13 +220,13 @@ def main() -> None:
     if given.page:
         given.page.write_text(page(lines), "utf-8")
         return
-    files = sorted(path.stem for path in given.graphs.glob("*.npz")) if given.graphs else []
-    done = {(one["graph"], one["seed"]) for one in lines}
+    files = FILES if given.graphs else ()
+    done = {(line["graph"], line["seed"]) for line in lines}
     for seed in range(given.seeds):
         for graph in given.only or [*TABLES, *MADE, *files]:
             if (graph, seed) in done:
                 continue
-            found = line(graph, given.graphs, seed)
+            found = measure(graph, given.graphs, seed)
             print(json.dumps(found), flush=True)
             with given.out.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(found) + "\n")

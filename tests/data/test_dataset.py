@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 import graphdrop
 from graphdrop.data.dataset import load_dataset
 from graphdrop.data.splits import Split, SplitSizes, random_per_class
-from graphdrop.graph import Graph
 
 # Nodes, undirected edges, self-loops, features, classes, isolated nodes, sizes of the split.
 STATISTICS = {
@@ -223,14 +222,6 @@ def test_the_summary_prints_every_figure():
     assert dataset.summary.split_sizes == SplitSizes(1, 1, 1)
     assert str(dataset.summary) == str(dataset)
     assert repr(dataset).startswith("Dataset(name='data', data=Data(x=[6, 2]")
-
-
-def test_the_own_graph_is_that_of_the_data_and_built_once():
-    dataset = load_dataset(ring(), seed=3)
-    assert isinstance(dataset.graph, Graph)
-    assert dataset.graph is dataset.graph
-    assert dataset.graph.num_dst == dataset.graph.num_src == 2000
-    assert dataset.graph.num_edges == 2000 + 2000  # models' self-loops included
 
 
 def test_the_package_imports_without_torch_until_a_name_is_used():

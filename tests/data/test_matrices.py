@@ -20,15 +20,15 @@ def check(**changes: object) -> csr_matrix:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shape": (2, 3, 4)}, "takes two sizes"),
-        ({"shape": (2, -3)}, "takes two sizes"),
-        ({"shape": (4, 3)}, "indptr has 3 entries, 4 rows take 5"),
-        ({"shape": (2, 2)}, "indices run from 0 to 2, outside the 2 columns"),
-        ({"indices": [0, -1, 1]}, "indices run from -1"),
+        ({"shape": (2, 3, 4)}, "do not fit .*shape must"),
+        ({"shape": (2, -3)}, "do not fit .*negative"),
+        ({"shape": (4, 3)}, "do not fit .*pointer size 3 should be 5"),
+        ({"shape": (2, 2)}, "do not fit .*indices must be < 2"),
+        ({"indices": [0, -1, 1]}, "do not fit .*indices must be >= 0"),
         ({"indices": [0.0, 1.0, 2.0]}, "indices of a sparse matrix has .* float64"),
-        ({"indptr": [0, 2, 4]}, "indptr ends with 4"),
-        ({"indptr": [1, 2, 3]}, "must rise from 0"),
-        ({"indptr": [0, 4, 3]}, "must rise from 0"),
+        ({"indptr": [0, 2, 4]}, r"indptr ends with \[4\]"),
+        ({"indptr": [1, 2, 3]}, "do not fit .*start with 0"),
+        ({"indptr": [0, 4, 3]}, "do not fit .*non-decreasing"),
         ({"indptr": [[0, 2, 3]]}, r"indptr of a sparse matrix has shape \(1, 3\)"),
         ({"values": [1.0, 2.0]}, "data has 2 entries, indices 3"),
         ({"values": ["a", "b", "c"]}, "data of a sparse matrix has .* numbers"),
@@ -50,13 +50,6 @@ def test_features_up_to_the_limit_are_dense_and_beyond_it_sparse_and_the_same(mo
     assert sparse.layout == torch.sparse_csr
     assert dense.dtype == sparse.dtype == torch.float32
     assert torch.equal(sparse.to_dense(), dense)
-
-
-@pytest.mark.parametrize("limit", [0, 2**30])
-def test_entries_stored_twice_add_up(monkeypatch, limit):
-    monkeypatch.setattr(matrices, "DENSE_LIMIT", limit)
-    features = feature_tensor(check(indices=[2, 2, 1]))
-    assert features.to_dense().tolist() == [[0, 0, 3], [0, 3, 0]]
 
 
 def test_a_matrix_that_would_take_many_times_its_own_bytes_stays_sparse(monkeypatch):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy.sparse import csr_matrix
 
 from graphdrop import load_dataset
@@ -75,11 +74,6 @@ def test_attributes_may_be_one_dense_array():
     assert read_npz(archive(arrays), "some.npz").x.tolist() == FEATURES.tolist()
 
 
-def test_an_entry_that_is_stored_as_zero_is_no_edge():
-    arrays = shchur(**{"adj_matrix.data": np.array([1.0, 0.0, 2.0, 1.0])})
-    assert read_npz(archive(arrays), "some.npz").edge_index.tolist() == [[0, 1, 2], [1, 2, 2]]
-
-
 def test_the_platonov_layout_gives_its_graph_and_all_its_splits():
     data = read_npz(archive(platonov()), "some.npz")
     assert data.edge_index.tolist() == [[0, 1], [1, 2]]
@@ -96,7 +90,10 @@ def test_the_platonov_layout_gives_its_graph_and_all_its_splits():
         (shchur(labels=np.array(["a", "b", "c"])), "array labels of .*integers"),
         (shchur(labels=np.eye(3, dtype=int)), r"array labels of shape \(3, 3\)"),
         (shchur(**{"attr_matrix.shape": None}), "no array attr_matrix.shape"),
-        (shchur(**{"adj_matrix.indices": np.array([1, 0, 9, 2])}), r"adj_matrix\.\*: indices run"),
+        (
+            shchur(**{"adj_matrix.indices": np.array([1, 0, 9, 2])}),
+            r"adj_matrix\.\*: .*indices must be < 3",
+        ),
         (shchur(**{"adj_matrix.data": np.array([1, np.nan, 1, 1])}), "infinite or NaN"),
         (shchur(**sparse("adj_matrix.", ADJACENCY[:, :2])), "not square"),
         (platonov(edges=np.array([[0.0, 1.0]])), "array edges of .* float64"),
@@ -186,12 +183,6 @@ def test_an_array_beyond_the_limit_is_refused_before_it_is_unpacked():
     assert "and 64.0 MiB may be taken" in message
 
 
-def test_arrays_that_are_too_large_together_are_refused():
-    with pytest.raises(ValueError, match=r"would take .* and 400 bytes may be taken"):
-        read_npz(archive(platonov()), "some.npz", max_bytes=400)
-    assert read_npz(archive(platonov()), "some.npz", max_bytes=4000).num_nodes == 3
-
-
 @pytest.mark.parametrize(
     ("key", "shape", "dtype", "named"),
     [
@@ -259,11 +250,6 @@ def test_sparse_features_wider_than_any_network_are_refused_with_what_they_take(
     for most in (2**33, 2**80):
         with pytest.raises(ValueError, match=rf"attr_matrix.*{columns} columns.*{needed}"):
             read_npz(archive(arrays), "some.npz", max_bytes=most)
-
-
-@pytest.mark.parametrize(("most", "layout"), [(2**28, torch.strided), (2**24, torch.sparse_csr)])
-def test_sparse_features_are_not_made_dense_beyond_the_limit(most, layout):
-    assert read_npz(io.BytesIO(wide(100_000)), "some.npz", max_bytes=most).x.layout == layout
 
 
 @pytest.mark.parametrize("key", ["node_labels", "edges"])

@@ -89,23 +89,6 @@ def test_every_word_is_an_independent_bernoulli_with_the_stated_probability():
     assert graph.word_probability.sum(dim=1) == pytest.approx([4, 4])
 
 
-def test_degrees_have_a_heavy_tail_unless_the_exponent_is_infinite():
-    heavy = degrees_of(synthetic_graph(20_000, average_degree=10))
-    none = degrees_of(synthetic_graph(20_000, average_degree=10, degree_exponent=float("inf")))
-    assert heavy.max() > 20 * heavy.mean()
-    assert float(none.var()) == pytest.approx(10, rel=0.05)
-
-
-@pytest.mark.parametrize("homophily", [0.0, 1.0])
-@pytest.mark.parametrize("num_classes", [2, 5])
-def test_homophily_reaches_its_extremes(homophily, num_classes):
-    graph = synthetic_graph(
-        400, num_classes, homophily=homophily, balanced=True, num_features=10, words_per_node=2
-    )
-    assert homophily_of(graph) == homophily
-    assert average_degree_of(graph) == pytest.approx(3.9, rel=0.2)
-
-
 def test_classes_are_balanced_or_follow_coras_sizes_at_any_number():
     assert (
         synthetic_graph(10, 4, average_degree=1, balanced=True).class_prior.tolist() == [0.25] * 4

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphdrop.data import validate
 from graphdrop.data.dataset import load_dataset
 from graphdrop.data.validate import validate_data
 
@@ -62,15 +61,10 @@ BAD = {
     ),
     "negative edge": ({"edge_index": torch.tensor([[-1], [0]])}, r"the edge \(-1, 0\) in column 0"),
     "edges of floats": ({"edge_index": torch.zeros(2, 3)}, "edge_index has type torch.float32"),
-    "edges of booleans": (
-        {"edge_index": torch.zeros(2, 3, dtype=torch.bool)},
-        "edge_index has type torch.bool",
-    ),
     "edges by row": (
         {"edge_index": torch.zeros(3, 2, dtype=torch.long)},
         r"edge_index has shape \(3, 2\): give \[2, edges\]",
     ),
-    "no edges": ({"edge_index": None}, "edge_index is None: give a tensor"),
     "weights of other edges": (
         {"edge_weight": torch.ones(2)},
         r"edge_weight has shape \(2,\): give one entry for each of the 3 edges",
@@ -80,22 +74,14 @@ BAD = {
         "edge_weight has NaN or infinite",
     ),
     "NaN feature": ({"x": features(math.nan)}, "1 NaN or infinite entries, the first in row 2"),
-    "infinite feature": (
-        {"x": features(-math.inf)},
-        "1 NaN or infinite entries, the first in row 2",
-    ),
-    "NaN in COO": ({"x": features(math.nan, torch.sparse_coo)}, "x has 1 NaN or infinite"),
     "NaN in CSR": ({"x": features(math.nan, torch.sparse_csr)}, "x has 1 NaN or infinite"),
     "integer features": ({"x": torch.ones(4, 2, dtype=torch.long)}, "x has type torch.int64"),
     "flat features": ({"x": torch.ones(4)}, r"x has shape \(4,\)"),
-    "no nodes": ({"x": torch.ones(0, 2)}, r"x has shape \(0, 2\)"),
-    "no columns": ({"x": torch.ones(4, 0)}, r"x has shape \(4, 0\)"),
     "no features": ({"x": None}, "x is None: give a tensor"),
     "labels as a column": (
         {"y": torch.zeros(4, 1, dtype=torch.long)},
         r"y has shape \(4, 1\) and type torch.int64: give an integer class for each of the 4",
     ),
-    "too few labels": ({"y": torch.tensor([0, 1, 2])}, r"y has shape \(3,\)"),
     "labels of floats": ({"y": torch.tensor([0.0, 1, 2, 3])}, "y has type torch.float32 .*classes"),
     "label below -1": ({"y": torch.tensor([0, 1, -2, 0])}, "y has label -2 at node 2"),
     "label outside the declared classes": (
@@ -107,10 +93,6 @@ BAD = {
         r"y has label 1000000000 at node 3, but classes are numbered 0\.\.3",
     ),
     "no number of classes": ({"num_classes": "three"}, "num_classes is 'three'"),
-    "label beyond any integer": (
-        {"y": torch.tensor([0, 1, 2, 2**63], dtype=torch.uint64)},
-        r"y has a label of 2\^63 or more",
-    ),
     "a single class": (
         {"y": torch.tensor([0, 0, 0, -1])},
         "y has a single class: classification takes two or more",
@@ -123,12 +105,10 @@ BAD = {
         {"x": wide(10**12)},
         "x has 1000000000000 columns: the weights of a single hidden unit would take 14.5 TiB",
     ),
-    "labels without values": ({"y": torch.empty(4, dtype=torch.long, device="meta")}, "y is on"),
     "features without values": (
         {"x": torch.empty(4, 2, device="meta")},
         "x is on the device meta, without values: give its values",
     ),
-    "mask without values": ({"val_mask": torch.empty(4, device="meta").bool()}, "val_mask is on"),
     "number of nodes that is not that of the rows": (
         {"num_nodes": 7},
         "num_nodes is 7 and data.x has 4 rows: give one row per node",
@@ -136,14 +116,6 @@ BAD = {
     "complex weights": (
         {"edge_weight": torch.ones(3, dtype=torch.complex64)},
         "edge_weight has type torch.complex64: give real numbers",
-    ),
-    "complex features": (
-        {"x": torch.ones(4, 2, dtype=torch.complex64)},
-        "x has type torch.complex",
-    ),
-    "labels in eight bits of a float": (
-        {"y": torch.tensor([0.0, 1, 2, 1]).to(torch.float8_e4m3fn)},
-        "y has type torch.float8",
     ),
     "sparse edges": (
         {"edge_index": graph().edge_index.to_sparse()},
@@ -160,14 +132,12 @@ BAD = {
     "empty train set": ({"train_mask": mask()}, "train is empty"),
     "a mask is missing": ({"val_mask": None}, "train_mask is given without data.val_mask"),
     "mask of integers": ({"val_mask": torch.zeros(4).long()}, "val_mask has .* torch.int64"),
-    "mask of other nodes": ({"val_mask": mask(0, size=5)}, r"val_mask has shape \(5,\)"),
     "masks of other splits": ({"val_mask": mask(1).unsqueeze(1)}, r"val_mask has shape \(4, 1\)"),
     "node in two masks": ({"test_mask": mask(0)}, "train and test share 1 nodes"),
     "node without label scored": (
         {"test_mask": mask(2, 3)},
         "test_mask contains node 3, which has no",
     ),
-    "node without label trained": ({"train_mask": mask(0, 3)}, "train_mask contains node 3"),
 }
 
 
@@ -182,17 +152,7 @@ def test_the_number_of_classes_is_the_declared_one_or_the_highest_label_plus_one
     assert validate_data(graph(num_classes=5)) == 5
 
 
-def test_every_split_of_several_is_checked():
-    masks = {name: graph()[name].unsqueeze(1).repeat(1, 2) for name in ("train_mask", "val_mask")}
-    test_mask = torch.stack([mask(2), mask(3)], dim=1)
-    with pytest.raises(ValueError, match="test_mask contains node 3"):
-        validate_data(graph(**masks, test_mask=test_mask))
-
-
-INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32]
-
-
-@pytest.mark.parametrize("dtype", [*INTEGERS, torch.uint64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint16, torch.int32, torch.uint64])
 def test_labels_and_edges_are_taken_in_any_integer_type(dtype):
     labels = torch.tensor([0, 1, 2, 1])
     given = graph(y=labels.to(dtype), edge_index=graph().edge_index.to(dtype))
@@ -223,10 +183,3 @@ def test_features_become_float32_whatever_they_were_and_the_summary_says_so(dtyp
     assert given.x.dtype == dtype
     note = f"made float32 from {str(dtype).removeprefix('torch.')}"
     assert (note in str(dataset)) == (dtype != torch.float32)
-
-
-def test_what_is_not_finite_is_counted_over_all_parts(monkeypatch):
-    monkeypatch.setattr(validate, "_AT_ONCE", 2)
-    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [math.nan, 1.0], [math.inf, math.inf]])
-    with pytest.raises(ValueError, match="has 3 NaN or infinite entries, the first in row 2"):
-        validate_data(graph(x=x))

@@ -67,7 +67,7 @@ Train a network on a graph, calibrate it, and score it on the test nodes.
   --edges FILE         your table of edges: source, target, ids of nodes
   --edges fitted       a rate for every edge; one-rate: for every layer
   --label COLUMN       its classes; an empty cell is a node to predict
-  --id COLUMN          its ids; by default id, or the first column
+  --id COLUMN          its ids; by default id, or what edges name
   --features A,B,C     its features; by default all but free text
   --split-column NAME  its train, val, test; by default 60 / 20 / 20 % of
                        each class at random

@@ -1,7 +1,6 @@
 """A table of nodes and one of edges become a checked graph, or an error that names the line."""
 
 import math
-from decimal import Decimal
 from pathlib import Path
 
 import networkx
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from graphdrop import from_networkx, from_pandas, load_dataset, load_tables
-from graphdrop.data.splits import Split, ppnp_split
+from graphdrop.data.splits import Split
 from graphdrop.data.tables import apply_schema, files
 from graphdrop.data.tables.files import read_table
 from graphdrop.data.tables.schema import Schema
@@ -231,20 +230,6 @@ def test_a_split_column_says_who_is_trained_on(tmp_path):
     assert "1 nodes in a part of the split have no label" in dataset.notes[1]
 
 
-def test_numbers_are_categories_where_one_says_so(tmp_path):
-    write(tmp_path, small())
-    by_default = load_tables(tmp_path, split="random-fractions")
-    asked = load_tables(tmp_path, features="size:category", split="random-fractions")
-    assert by_default.data.x.shape[1] == 1
-    assert asked.data.x.shape[1] == 12
-
-
-def test_labels_that_are_numbers_keep_their_order(tmp_path):
-    rows = [f"n{i},{i},{(2, 10, 1)[i % 3]}" for i in range(12)]
-    write(tmp_path, "\n".join(["id,size,label", *rows]), "a,b\nn0,n1\n")
-    assert load_tables(tmp_path, split="random-fractions").data.names.classes == ("1", "2", "10")
-
-
 def test_the_index_that_pandas_writes_is_no_id_and_no_end_of_an_edge(tmp_path):
     nodes = [f"{i},{11 - i},{i / 4},{'xy'[i % 2]}" for i in range(12)]
     write(tmp_path, "\n".join([",paper,size,label", *nodes]), ",citing,cited\n0,11,8\n1,8,7\n")
@@ -272,15 +257,6 @@ def test_a_word_for_a_missing_number_is_no_class_among_numbers(tmp_path):
     assert named.notes[-1].startswith("NA is a class of label: ")
 
 
-def test_the_split_of_ppnp_reads_the_edges_of_a_table():
-    nodes = pandas.DataFrame({"size": range(1600), "label": ["x", "y"] * 800})
-    edges = pandas.DataFrame({"source": range(1599), "target": range(1, 1600)})
-    dataset = from_pandas(nodes, edges, split="ppnp", seed=3)
-    wanted = ppnp_split(dataset.data.y, dataset.data.edge_index, 3)
-    assert torch.equal(dataset.split.train, wanted.train)
-    assert dataset.split.sizes == (40, 500, 100)
-
-
 def test_pandas_may_miss_values_and_may_not_repeat_names_or_nest_cells():
     edges = pandas.DataFrame({"source": [0, 1], "target": [1, 2]})
     nodes = pandas.DataFrame({"size": range(12), "label": ["x", "y", pandas.NA] * 4})
@@ -295,18 +271,6 @@ def test_pandas_may_miss_values_and_may_not_repeat_names_or_nest_cells():
     networkx.set_node_attributes(graph, np.zeros(2), "place")
     with pytest.raises(ValueError, match="the column place has a cell of type ndarray: give"):
         from_networkx(graph, label="label")
-
-
-def test_long_ids_of_decimals_stay_exact(tmp_path):
-    ids = [Decimal(10**18 + i) for i in range(12)]
-    nodes = pandas.DataFrame({"id": ids, "size": range(12), "label": ["x", "y"] * 6})
-    nodes.to_parquet(tmp_path / "nodes.parquet")
-    pandas.DataFrame({"source": ids[:1], "target": [10**18 + 1]}).to_parquet(
-        tmp_path / "edges.parquet"
-    )
-    data = load_tables(tmp_path, split="random-fractions").data
-    assert data.names.ids == tuple(map(str, ids))
-    assert data.edge_index.tolist() == [[0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize(

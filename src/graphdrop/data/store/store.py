@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,8 @@ class Store(FeatureStore, GraphStore):  # type: ignore[misc]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of an array that is read-only
                 self._tensors[name] = torch.from_numpy(array)
-            _note(self._tensors[name], about.sha256)
+            tensor = self._tensors[name]
+            tensor.stored_checksum = tensor._version, about.sha256  # type: ignore[attr-defined]
         return self._tensors[name]
 
     @property
@@ -262,18 +262,7 @@ def is_store(path: str | Path) -> bool:
     return (expand_path(path) / MANIFEST).is_file()
 
 
-_checksums: dict[int, tuple[weakref.ref[Tensor], int, str]] = {}
-
-
-def _note(tensor: Tensor, sha256: str) -> None:
-    key = id(tensor)
-    _checksums[key] = weakref.ref(tensor), tensor._version, sha256
-    weakref.finalize(tensor, _checksums.pop, key, None).atexit = False
-
-
 def stored_checksum(tensor: Tensor) -> str | None:
     """The sha256 that a store was written with, of a tensor that it opened; None of others."""
-    known = _checksums.get(id(tensor))
-    if known is None or known[0]() is not tensor or known[1] != tensor._version:
-        return None
-    return known[2]
+    version, sha256 = getattr(tensor, "stored_checksum", (None, None))
+    return sha256 if version == tensor._version else None

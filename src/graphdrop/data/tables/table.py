@@ -40,7 +40,7 @@ class Column:
         numbers = None if self.numbers is None else self.numbers[order]
         return Column(text, numbers, decimal_comma=self.decimal_comma)
 
-    @cached_property
+    @property
     def strings(self) -> Sequence[str | None]:
         """The values as text without spaces around, whole numbers without a point."""
         if self.numbers is None:

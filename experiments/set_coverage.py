@@ -18,9 +18,8 @@ from graphdrop.inference import predict
 from graphdrop.inference.sets import (
     NEIGHBORS,
     SetMethod,
-    class_scores,
     feature_neighbors,
-    thresholds,
+    score_classes,
 )
 
 if TYPE_CHECKING:
@@ -59,11 +58,11 @@ def set_scores(trainer: Trainer, divisions: int) -> dict[str, Any]:
         """What one division gives, with one threshold and with one for every class."""
         generator = torch.Generator().manual_seed(number)
         drawn = torch.rand(len(mean), generator=generator, dtype=torch.float64)
-        scores = class_scores(mean, kind, origin, drawn, alike)
+        scores = score_classes(mean, kind, origin, drawn, alike)
         fitted, rest = division(tested, number)
         own = scores[fitted].gather(1, labels[fitted][:, None]).squeeze(1)
         for name, by_class in KINDS.items():
-            limits = thresholds(own, labels[fitted], COVERAGE, classes, by_class=by_class)
+            limits = find_thresholds(own, labels[fitted], COVERAGE, classes, by_class=by_class)
             members = scores[rest] <= limits.to(scores)  # may be empty, as in TorchCP
             held = members.gather(1, labels[rest][:, None]).squeeze(1)
             yield name, (held.double(), members.sum(1).double(), labels[rest])

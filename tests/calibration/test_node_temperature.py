@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphdrop import GCN, GraphDropConnect, Predictive, calibrate, predict
 from graphdrop.calibration.fit import apply
-from graphdrop.calibration.node_temperature import GATS, CaGCN, margin_loss
+from graphdrop.calibration.node_temperature import GATS, CaGCN
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.inference.calibrator import Surroundings
 from graphdrop.metrics import calibration_error
@@ -107,19 +107,6 @@ def test_fitting_twice_gives_the_same_numbers_and_leaves_torchs_generator_alone(
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_training_nodes_and_their_neighbors_have_factors_of_their_own():
-    logits = torch.tensor([[3.0, 1.0, 0.0]]).repeat(4, 1)
-    path = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    weights = GATS.build(3).state_dict() | {"theta": torch.ones(3, 2)}
-    weights["near_and_trained"] = torch.tensor([-1.0, -2.0])
-    calibrator = GATS(1.0, weights, 3)
-    calibrator.nodes, calibrator.train = 4, (0,)
-    trained, near, beside, far = apply(calibrator, logits, path)[:, 0].tolist()
-    assert trained > near > beside > far  # the lower the factor, the lower the temperature
-    calibrator.train = ()
-    torch.testing.assert_close(apply(calibrator, logits, path)[:, 0], torch.full((4,), far))
-
-
 def small_world() -> tuple[torch.Tensor, Data]:
     """Directed edges, a node without neighbors (5), one that hears of it alone (4)."""
     logits = 2.0 * torch.randn(6, 3, generator=torch.Generator().manual_seed(7)).double()
@@ -179,13 +166,6 @@ def test_before_the_first_epoch_it_is_temperature_scaling(kind):
     assert found.summary() == {"temperature": pytest.approx(common)}
     for name, value in kind.build(3).state_dict().items():
         assert torch.equal(found.network.state_dict()[name], value)
-
-
-def test_the_margin_is_what_a_right_prediction_lacks_and_a_wrong_one_has():
-    probabilities = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.3, 0.1]])
-    right, wrong = 1.0 - (0.7 - 0.2), 0.6 - 0.3
-    found = float(margin_loss(probabilities, torch.tensor([0, 1])))
-    assert found == pytest.approx((right + wrong) / 2)
 
 
 def test_training_nodes_are_those_of_a_bool_mask_with_a_value_for_every_node():

@@ -1,6 +1,5 @@
 """What a predictive distribution says and shows, from samples that are written down."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -61,13 +60,6 @@ def test_the_vote_is_what_most_samples_chose_and_not_the_highest_mean() -> None:
     two_of_three = torch.tensor([[[0.4, 0.3, 0.3]], [[0.4, 0.3, 0.3]], [[0.0, 1.0, 0.0]]])
     summary = summary_of(two_of_three)
     assert (summary.vote.item(), summary.classes.item()) == (0, 1)
-
-
-def test_samples_that_contradict_each_other_are_all_epistemic() -> None:
-    certain = torch.eye(2, dtype=torch.float64).clamp_min(1e-300)[:, None]
-    summary = summary_of(certain)
-    close(summary.epistemic, torch.tensor([math.log(2.0)]))
-    assert summary.aleatoric.item() == 0.0
 
 
 def test_a_deviation_far_below_the_probability_is_still_found() -> None:

@@ -78,21 +78,6 @@ def test_the_mean_coverage_over_random_divisions_is_the_one_asked_for(world, met
     assert sum(covered) / DIVISIONS == pytest.approx(0.9 + 0.1 / CALIBRATION / 2, abs=0.02)
 
 
-def test_coverage_by_class_holds_in_every_class():
-    logits, labels, data = graph(3000, 3, 1)
-    shifted = logits + torch.tensor([2.0, 0.0, -2.0])  # a model that neglects the last class
-    answer = Predictive.from_logits(shifted, data)
-    calibration, test = torch.arange(1000), torch.arange(1000, 3000)
-
-    def by_class(**options: bool) -> list[float]:
-        sets = answer.sets(0.9, "lac", calibration=(calibration, labels[calibration]), **options)
-        hit = sets.contains(labels)
-        return [float(hit[test][labels[test] == c].double().mean()) for c in range(3)]
-
-    assert min(by_class()) < 0.8
-    assert by_class(by_class=True) == pytest.approx([0.9] * 3, abs=0.05)
-
-
 @pytest.mark.usefixtures("unfilled")
 @pytest.mark.parametrize(  # the threshold is taken in the same way of any scores
     ("method", "by_class"),

@@ -77,20 +77,6 @@ def test_numbers_have_the_moments_of_single_passes(kind: str) -> None:
     close(answer.aleatoric, log_variance.exp().mean(0))
 
 
-def test_a_known_noise_is_added_to_an_output_of_means() -> None:
-    model, data = a_network("own"), a_graph()
-    log_noise = torch.tensor(0.25).log()
-    answer = predict(
-        model,
-        data,
-        6,
-        output="gaussian",
-        decode=lambda mean: torch.cat([mean, log_noise.expand_as(mean)], 1),
-    )
-    close(answer.mean, by_hand(model, data).mean(0))
-    close(answer.aleatoric, torch.full((NODES, OUT), 0.25))
-
-
 def test_links_are_decoded_from_one_embedding_of_all_nodes_per_sample() -> None:
     model, data = pyg.GAE(a_network("attached")), a_graph()
     answer = predict(

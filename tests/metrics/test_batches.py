@@ -11,32 +11,24 @@ from hypothesis import strategies as st
 
 from graphdrop.metrics import (
     OverBatches,
-    aurc,
     calibration_error,
-    nll,
     ood_auroc,
     pavpu_curve,
-    posterior_divergence,
-    reliability,
 )
 
 # by name: a function, its options, and the columns below that it takes
 MEASURES = {
-    "nll": (nll, {}, ("probabilities", "labels")),
     "calibration error": (
         calibration_error,
         {"bins": 6, "binning": "equal-mass"},
         ("probabilities", "labels"),
     ),
-    "reliability": (reliability, {"bins": 6}, ("probabilities", "labels")),
-    "aurc": (aurc, {}, ("probabilities", "labels")),
     "pavpu": (
         pavpu_curve,
         {"thresholds": [0.0, 0.3, 1.0]},
         ("probabilities", "labels", "uncertainty", "predictions"),
     ),
     "auroc": (ood_auroc, {}, ("uncertainty", "out_of_distribution")),
-    "divergence": (posterior_divergence, {}, ("probabilities", "posterior")),
 }
 
 
@@ -53,7 +45,6 @@ def _columns(name: str, seed: int, examples: int):
         "uncertainty": torch.randint(5, (examples,), generator=generator) / 4,
         "predictions": torch.randint(4, (examples,), generator=generator),
         "out_of_distribution": outside,
-        "posterior": probabilities.roll(1, 0).roll(1, 1),
     }
     return {column: columns[column] for column in MEASURES[name][2]}
 

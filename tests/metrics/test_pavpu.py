@@ -94,12 +94,6 @@ def test_the_curve_is_counting_at_each_of_its_cutoffs(seed, examples, axis):
         assert all(math.isnan(value) or 0 <= value <= 1 for value in found)
 
 
-def test_a_vote_may_replace_the_argmax():
-    everything_right = pavpu(PROBABILITIES, LABELS, 1.0, predictions=LABELS)
-    assert everything_right.pavpu.item() == 1.0
-    assert math.isnan(everything_right.uncertain_given_inaccurate.item())
-
-
 @pytest.mark.parametrize("threshold", [-0.1, 1.01, float("nan")])
 def test_a_fraction_outside_zero_to_one_is_refused(threshold):
     with pytest.raises(ValueError, match=r"threshold is .* a fraction in \[0, 1\]"):

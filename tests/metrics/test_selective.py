@@ -55,18 +55,6 @@ def test_ties_count_as_the_mean_over_all_their_orders(pairs):
     assert area == pytest.approx(sum(expected) / len(expected))
 
 
-@pytest.mark.parametrize("coverage", [0.01, 0.07, 0.55])
-def test_selective_risk_is_the_error_of_the_most_certain(coverage):
-    generator = torch.Generator().manual_seed(0)
-    probabilities = torch.randn(100, 4, generator=generator).softmax(-1)
-    labels = torch.randint(4, (100,), generator=generator)
-    uncertainty = torch.rand(100, generator=generator)
-    kept = uncertainty.argsort()[: round(coverage * 100)]
-    expected = (probabilities.argmax(-1) != labels)[kept].double().mean().item()
-    found = selective_risk(probabilities, labels, coverage, uncertainty=uncertainty).item()
-    assert found == pytest.approx(expected)
-
-
 @given(seed=st.integers(0, 2**20), examples=st.integers(1, 40))
 @settings(max_examples=30, deadline=None)
 def test_order_and_monotone_rescaling_change_nothing_and_bounds_hold(seed, examples):

@@ -93,7 +93,7 @@ def refit(probabilities: Tensor, labels: Tensor, *, by_entropy: bool) -> Tensor:
     Returns:
         The logarithm of the temperature, and the slope if there is one, ``(draws, 1 or 2)``.
     """
-    logits, columns = _read(probabilities)
+    logits, columns = _read_forecast(probabilities)
     columns = columns if by_entropy else columns[:, :1]
     chance = logits.softmax(-1)
     expected = (chance * logits).sum(-1)
@@ -108,12 +108,12 @@ def refit(probabilities: Tensor, labels: Tensor, *, by_entropy: bool) -> Tensor:
 
 def rescale(probabilities: Tensor, numbers: Tensor) -> Tensor:
     """``softmax(log p / T)`` by what ``refit`` found, ``log T = shift + slope (h - 1/2)``."""
-    logits, columns = _read(probabilities)
+    logits, columns = _read_forecast(probabilities)
     temperatures = (columns[:, : len(numbers)] @ numbers.double()).exp()
     return (logits / temperatures[:, None]).softmax(-1).to(probabilities.dtype)
 
 
-def _read(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+def _read_forecast(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """The logits; and beside a column of ones h - 1/2, h the entropy as a share of the largest."""
     p = probabilities.double()
     relative = torch.special.entr(p).sum(-1) / math.log(p.shape[-1]) - 0.5

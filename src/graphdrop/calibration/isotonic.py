@@ -101,7 +101,7 @@ class IsotonicRegression(Calibrator):
         return cls(curves, 1.0 / ((nodes + 1) * classes), nodes / (nodes + PRIOR_NODES))
 
     def summary(self) -> dict[str, Any]:
-        """Nothing: curves are for a picture."""
+        """Curves are for a picture, so that no number is left for a reader."""
         return {}
 
 

@@ -132,7 +132,7 @@ class GraphCalibrator(Calibrator):
 
         def train(nodes: Tensor) -> Iterator[TemperatureNetwork]:
             """A network before its first epoch of Adam on some nodes, and after each."""
-            network, generator = cls.build(classes).to(logits.device), _generator()
+            network, generator = cls.build(classes).to(logits.device), _make_generator()
             adam = torch.optim.Adam(
                 network.parameters(), LEARNING_RATE, weight_decay=cls.weight_decay
             )
@@ -143,7 +143,7 @@ class GraphCalibrator(Calibrator):
                     sum(loss(network, nodes, generator)).backward()  # type: ignore[union-attr]
                     adam.step()
 
-        order = torch.randperm(len(targets), generator=_generator())
+        order = torch.randperm(len(targets), generator=_make_generator())
         parts = [torch.arange(len(order)) % FOLDS == fold for fold in range(FOLDS)]
         folds = [(order[held], train(order[~held])) for held in parts]
         best, epochs = math.inf, 0
@@ -162,7 +162,7 @@ class GraphCalibrator(Calibrator):
         return {"temperature": self.temperature}
 
 
-def _generator() -> torch.Generator:
+def _make_generator() -> torch.Generator:
     return torch.Generator().manual_seed(SEED)
 
 

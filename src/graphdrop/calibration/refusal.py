@@ -93,8 +93,8 @@ def find_trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 
     known, by = answer.origin.set_nodes, answer.reject_by or "entropy"
     if by not in FROM_PROBABILITIES and not answer.origin.same_graph:
         by = "entropy"
-    limits = _rare_limits(answer, coverage, cost_ratio)
-    safe = ~_reaches(limits, answer.probabilities, answer.predicted)
+    limits = _find_rare_limits(answer, coverage, cost_ratio)
+    safe = ~_find_reached(limits, answer.probabilities, answer.predicted)
     if known is None:
         kept, threshold, by = answer.reject(coverage, by)
         return Trust(kept & safe, by, threshold, coverage, "these", None, limits)
@@ -112,14 +112,16 @@ def find_trusted(answer: Predictive, coverage: float = 0.9, cost_ratio: float = 
         )
     order = score.argsort(stable=True)[: count_at_least(coverage, len(score))]
     threshold = float(score[order[-1]])
-    order = order[~_reaches(limits, known.probabilities.to(order.device), predicted)[order]]
+    order = order[~_find_reached(limits, known.probabilities.to(order.device), predicted)[order]]
     accuracy = float((predicted == known.labels.to(order.device))[order].double().mean())
     # the carried probabilities have six digits
     kept = uncertainty.double() <= threshold + 1e-6
     return Trust(kept & safe, by, threshold, coverage, "validation", accuracy, limits)
 
 
-def _rare_limits(answer: Predictive, coverage: float, cost_ratio: float) -> tuple[RareLimit, ...]:
+def _find_rare_limits(
+    answer: Predictive, coverage: float, cost_ratio: float
+) -> tuple[RareLimit, ...]:
     """The limit of every rare class: what the threshold of its own set is, or less."""
     known, counts, found = answer.origin.set_nodes, answer.origin.class_counts, []
     for label in answer.rare_classes:
@@ -135,7 +137,9 @@ def _rare_limits(answer: Predictive, coverage: float, cost_ratio: float) -> tupl
     return tuple(found)
 
 
-def _reaches(limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Tensor) -> Tensor:
+def _find_reached(
+    limits: tuple[RareLimit, ...], probabilities: Tensor, predicted: Tensor
+) -> Tensor:
     """Whether a rare class other than the predicted one reaches its limit, bool ``[n]``."""
     reached = torch.zeros_like(predicted, dtype=torch.bool)
     for limit in limits:

@@ -188,7 +188,7 @@ class EntropyTemperatureScaling(Calibrator):
     def corrector(self, samples: Samples, surroundings: Surroundings | None = None) -> Corrector:
         """The correction of the rows of these samples, in their order."""
         del surroundings
-        exponent = self.shift + self.slope * relative_entropy(samples, self.temperature)
+        exponent = self.shift + self.slope * entropy_share(samples, self.temperature)
         exponent = exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
         temperatures = (self.temperature * exponent.exp())[:, None]
         if self.spread == 1.0:
@@ -217,7 +217,7 @@ class EntropyTemperatureScaling(Calibrator):
         """
         check_targets(targets)
         common = TemperatureScaling.fit(samples, targets).temperature
-        entropy = relative_entropy(samples, common)
+        entropy = entropy_share(samples, common)
         columns, mean = torch.stack([torch.ones_like(entropy), entropy], 1), average(samples())
         center = np.array([-math.log(common), 0.0, 0.0])
         deviations = np.array([DEVIATION, SLOPE_DEVIATION, SPREAD_DEVIATION])
@@ -252,7 +252,7 @@ class EntropyTemperatureScaling(Calibrator):
         return cls(common, shift, slope, math.exp(log_spread))
 
 
-def relative_entropy(samples: Samples, temperature: float) -> Tensor:
+def entropy_share(samples: Samples, temperature: float) -> Tensor:
     """``h - 1/2``: entropy of the mean prediction as a share of the largest, ``[rows]``."""
     mean = average(torch.softmax(outputs.double() / temperature, -1) for outputs in samples())
     entropy: Tensor = torch.special.entr(mean).sum(-1)

@@ -71,7 +71,7 @@ def energy(
         2
     """
     scale = choose(EnergyScale, scale, "scale")
-    logits, own = _raw(answer)
+    logits, own = _read_outputs(answer)
     if scale is EnergyScale.NODE:
         return own
     origin = Origin() if isinstance(answer, Tensor) else answer.origin
@@ -119,12 +119,12 @@ def vacuity(answer: Predictive | Tensor) -> Tensor:
         >>> vacuity(torch.tensor([[5.0, 0.0], [-5.0, -5.0]])).round(decimals=2).tolist()
         [0.009999999776482582, 0.9900000095367432]
     """
-    logits, _ = _raw(answer)
+    logits, _ = _read_outputs(answer)
     evidence = logits.double().clamp_max(LARGEST_LOGIT).exp()
     return (evidence.shape[1] / (1.0 + evidence).sum(1)).float()
 
 
-def _raw(answer: Predictive | Tensor) -> tuple[Tensor, Tensor]:
+def _read_outputs(answer: Predictive | Tensor) -> tuple[Tensor, Tensor]:
     """Mean logits ``[n, classes]`` and mean energies ``[n]``."""
     if isinstance(answer, Tensor):
         samples = answer if answer.dim() == 3 else answer[None]

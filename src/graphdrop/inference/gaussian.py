@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphdrop.inference.running_sums import Moments, check_level, largest
+from graphdrop.inference.running_sums import Moments, check_level, find_largest
 from graphdrop.inference.uncertainty import Rejection, keep_most_certain
 
 
@@ -50,7 +50,7 @@ class GaussianPredictive:
     @property
     def largest_error(self) -> float:
         """The largest standard error of a mean, in standard deviations of its prediction."""
-        return largest(self.standard_error / self.variance.sqrt())
+        return find_largest(self.standard_error / self.variance.sqrt())
 
     @property
     def is_finite(self) -> bool:

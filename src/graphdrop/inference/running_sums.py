@@ -55,7 +55,7 @@ def error_divisor(samples: int) -> float:
     return math.sqrt(samples) if samples > 1 else math.nan
 
 
-def largest(errors: Tensor) -> float:
+def find_largest(errors: Tensor) -> float:
     """The largest entry; ``nan`` if there is none."""
     return float(errors.max()) if errors.numel() else math.nan
 

@@ -120,7 +120,7 @@ def prediction_sets(
         raise ValueError(f"coverage is {coverage}; it takes a number between 0 and 1, such as 0.9")
     mean = check_probabilities(probabilities)
     generator = torch.Generator().manual_seed(seed)
-    scores = class_scores(mean, kind, origin, _random_parts(origin, len(mean), seed, generator))
+    scores = score_classes(mean, kind, origin, _random_parts(origin, len(mean), seed, generator))
     approximate = False
     if calibration is not None:
         found, labels = _match_labels(*calibration)
@@ -162,7 +162,7 @@ def prediction_sets(
             known_scores = conformal_scores(stored, kind, random)
     labels = check_labels(labels, *known_scores.shape).to(known_scores.device)
     true_class = known_scores.gather(1, labels[:, None]).squeeze(1)
-    limits = thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
+    limits = find_thresholds(true_class, labels, coverage, mean.shape[1], by_class=by_class)
     members = fill_empty(scores <= limits.to(scores), predicted)
     always = tuple(limits.isinf().nonzero().flatten().tolist()) if by_class else ()
     return PredictionSets(members, coverage, kind.value, approximate, by_class, always)
@@ -174,7 +174,7 @@ def fill_empty(members: Tensor, predicted: Tensor) -> Tensor:
     return members | (alone & ~members.any(1, keepdim=True))
 
 
-def class_scores(
+def score_classes(
     mean: Tensor,
     kind: SetMethod,
     origin: Origin,
@@ -272,7 +272,7 @@ def conformal_threshold(true_class: Tensor, coverage: float) -> float:
     return float(true_class.sort().values[rank - 1]) if rank <= examples else math.inf
 
 
-def thresholds(
+def find_thresholds(
     true_class: Tensor, labels: Tensor, coverage: float, classes: int, *, by_class: bool
 ) -> Tensor:
     """The largest score in a set, of every class: ``[classes]``."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphdrop.inference.running_sums import central_interval, error_divisor, largest
+from graphdrop.inference.running_sums import central_interval, error_divisor, find_largest
 from graphdrop.metrics.inputs import check_fraction, check_scores, count_at_least
 
 
@@ -70,7 +70,7 @@ class Uncertainty(ABC):
     @property
     def largest_error(self) -> float:
         """The largest standard error of a probability; ``nan`` where none is known."""
-        return largest(self.standard_error)
+        return find_largest(self.standard_error)
 
     @property
     def aleatoric(self) -> Tensor:

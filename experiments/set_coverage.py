@@ -19,6 +19,7 @@ from graphdrop.inference.sets import (
     NEIGHBORS,
     SetMethod,
     feature_neighbors,
+    find_thresholds,
     score_classes,
 )
 

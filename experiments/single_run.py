@@ -43,11 +43,11 @@ from graphdrop.metrics import adjacency, spectral_radius, total_variation
 from graphdrop.nn.sampled import layer_inputs
 from graphdrop.sampling.samplers import Draw
 from graphdrop.train import DivergedError, Trainer
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
 from graphdrop.train.records import versions
 from graphdrop.train.result import Result
 from graphdrop.train.run_dataset import fingerprint, load_named_dataset
+from graphdrop.train.trainer import Callback
 
 POINTS = 40
 """The approximate number of epochs that a curve over epochs keeps."""

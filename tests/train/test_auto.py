@@ -12,11 +12,9 @@ from graphdrop.config import Method, settle
 from graphdrop.config.auto import choose, ways
 from graphdrop.config.toml import read
 from graphdrop.data import load_dataset
-from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.data.traits import feature_kind, traits_of
 from graphdrop.train import auto
-from graphdrop.train.loop import train
 from graphdrop.train.progress import Silent
 
 SHORT = {"train": {"epochs": 4, "evaluate_every": 2, "samples": 2}, "predict": {"samples": 3}}
@@ -46,16 +44,6 @@ def test_labels_of_test_nodes_are_not_read():
     before = traits_of(dataset)
     dataset.data.y[dataset.split.test] = 0
     assert traits_of(dataset) == before
-
-
-def test_adjusted_homophily_is_one_for_pure_edges_and_zero_for_chance():
-    labels = torch.tensor([0, 0, 1, 1, -1])
-    pure = torch.tensor([[0, 1, 2, 0], [1, 0, 3, 4]])
-    assert adjusted_homophily(pure, labels, 2) == (1.0, 2)
-    every = torch.combinations(torch.arange(4)).t()
-    value, count = adjusted_homophily(every, labels, 2)
-    assert count == 6
-    assert value == pytest.approx((2 / 6 - 0.5) / 0.5)
 
 
 @pytest.mark.parametrize(
@@ -185,23 +173,3 @@ def test_balanced_class_weights_count_every_class_alike():
     weight = trainer.run.task.weight[labels]
     sums = torch.zeros(3).index_add_(0, labels, weight)
     assert torch.allclose(sums, sums.mean().expand(3))
-
-
-def test_balanced_class_weights_leave_a_rare_class_as_frequent_as_it_is():
-    generator = torch.Generator().manual_seed(0)
-    y = (torch.rand(1500, generator=generator) < 0.06).long()
-    x = torch.randn(1500, 4, generator=generator) + y[:, None]
-    nodes = torch.arange(1500)
-    data = Data(x=x, edge_index=torch.stack([nodes, nodes.roll(1)]), y=y)
-    config = Config(
-        recipe="paper",
-        data={"split": "random-fractions"},
-        model={"method": "GCN", "hidden": 16},
-        objective={"class_weights": "balanced"},
-        train={"epochs": 150, "learning_rate": 0.02, "select": "nll"},
-    )
-    trainer = Trainer(config, data, progress=Silent())
-    train(trainer.run, Silent())
-    claimed = trainer.predict(trainer.rows["test"]).probabilities[:, 1]
-    noise = float((claimed * (1 - claimed)).mean().sqrt()) / len(claimed) ** 0.5
-    assert float(claimed.mean()) == pytest.approx(float(y.double().mean()), abs=3 * noise)

@@ -13,9 +13,9 @@ from graphdrop.data import Dataset
 from graphdrop.nn.attach import attach
 from graphdrop.sampling.samplers import DropEdge
 from graphdrop.train import StoppedError, Trainer
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.loop import estimate_loss
 from graphdrop.train.progress import Silent
+from graphdrop.train.trainer import Callback
 
 FULL = {"batch_size": 7, "fan_out": "-1"}
 
@@ -111,14 +111,6 @@ def test_every_architecture_trains_on_mini_batches(
     # features that are propagated before all layers are not divided into chunks of rows
     assert trainer.run.layerwise == (architecture != "propagation")
     assert 0.0 < trainer.fit().test.nll < 20.0
-
-
-@pytest.mark.parametrize("architecture", ["gcn", "sage"])
-def test_the_recipe_auto_trains_on_mini_batches(architecture: str, tiny: Dataset) -> None:
-    train = {"batch_size": 16, "epochs": 3, "evaluate_every": 1, "samples": 2}
-    config = Config(train=train, model={"architecture": architecture})
-    result = Trainer(config, tiny, progress=Silent()).fit()
-    assert "ece_floor" in result.calibration
 
 
 def test_a_model_of_ones_own_trains_on_mini_batches(tiny: Dataset) -> None:

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from graphdrop.train import Trainer
-from graphdrop.train.callbacks import TENSORBOARD, Callback, TensorBoard
 from graphdrop.train.progress import Silent
+from graphdrop.train.trainer import TENSORBOARD, Callback, TensorBoard
 
 
 class Noting(Callback):

@@ -1,17 +1,14 @@
 """Numbers as targets: any unit works, answers come in it, and doubtful targets are refused."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from graphdrop import Config, GraphDropConnect, Trainer, attach, load, predict
-from graphdrop.data.store import convert
 from graphdrop.metrics.scoring import mean_error
 from graphdrop.train.many import tune
-from graphdrop.train.progress import Silent, describe
+from graphdrop.train.progress import Silent
 
 NODES = 300
 
@@ -34,21 +31,6 @@ def trainer(data: Data, folder=None, epochs: int = 60, **options) -> Trainer:
 
 def errors(fitted: Trainer, result) -> tuple[float, float]:
     return result.test.rmse, mean_error(fitted.run.targets[fitted.rows["test"]], None)
-
-
-def test_numbers_in_thousands_are_learned_well_below_their_spread():
-    run = trainer(in_thousands())
-    assert run.run.dataset.split.sizes == (180, 60, 60)
-    result = run.fit()
-    error, spread = errors(run, result)
-    assert error < 0.5 * spread
-    assert result.always_the_mean["rmse"] == pytest.approx(spread, rel=0.05)
-    assert 0.75 <= result.test.coverage <= 1.0
-    assert result.test.width < 4 * spread
-    assert result.test.r2 > 0.7
-    for calibrator in ("model", None):  # two numbers a node are no probabilities of two classes
-        with pytest.raises(ValueError, match="give output='gaussian'"):
-            predict(run.model, in_thousands(), calibrator=calibrator)
 
 
 def test_answers_follow_the_unit_of_the_targets():
@@ -130,29 +112,6 @@ def test_whole_numbers_are_what_the_settings_say():
         config = Config(data={"task": task, "split": "random-fractions"}, train={"epochs": 1})
         outputs[task] = Trainer(config, data, progress=Silent()).run.task.output
     assert outputs == {"numbers": "gaussian", "classes": "classes"}
-
-
-def test_training_shows_the_error_and_what_was_chosen_for_numbers():
-    said: list[str] = []
-
-    class Heard(Silent):
-        def note(self, text: str) -> None:
-            said.append(text)
-
-        def update(self, line, selection) -> None:
-            if "validation" in line:
-                said.append(describe(line, selection))
-
-    config = Config(train={"epochs": 10}, predict={"samples": 3})
-    Trainer(config, in_thousands(), progress=Heard()).fit()
-    assert any(text.startswith("Targets are numbers: ") for text in said)
-    assert any(text.startswith("validation RMSE ") for text in said)
-
-
-def test_a_store_takes_no_numbers(tmp_path):
-    houses = Path(__file__).parents[2] / "examples" / "data" / "houses"
-    with pytest.raises(ValueError, match="numbers as labels, and a store takes classes"):
-        convert(houses, tmp_path / "store", label="price")
 
 
 def test_settings_are_tuned_without_the_consistency_loss_of_classes():

@@ -10,8 +10,8 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.nn.methods import find
 from graphdrop.report.runs import gather
 from graphdrop.train import StoppedError, Trainer
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
+from graphdrop.train.trainer import Callback
 
 DATA = load_dataset(
     synthetic_graph(30, 2, num_features=8, words_per_node=3.0).data, split="random-fractions"

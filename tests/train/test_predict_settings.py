@@ -51,12 +51,3 @@ def test_dropout_beside_masks_can_be_left_out_of_samples(tiny, settings_of):
         layer.dropout = None
     direct = predict(network, tiny.data, 3, seed=0, temperature=0.67)
     assert torch.equal(found.probabilities, direct.probabilities)
-
-
-def test_drop_rates_are_the_expected_ones(tiny, trained, settings_of):
-    expected = [1 - layer.sampler.rate.mean().item() for layer in trained.layers]
-    assert trained.drop_rates() == dict(zip(("layers.0", "layers.1"), expected, strict=True))
-    settings = settings_of("GCN-BBGDC-LOCAL").model
-    local = Blueprint(settings, 30, 3, tiny.graph.num_edges).build()
-    expected = [1 - layer.sampler.rate.mean().mean().item() for layer in local.layers]
-    assert list(local.drop_rates().values()) == expected

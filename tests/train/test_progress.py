@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from graphdrop.train import progress
-from graphdrop.train.progress import Progress, Silent
+from graphdrop.train.progress import Progress
 from graphdrop.train.selection import Selection
 
 LINE = {
@@ -55,10 +55,6 @@ def test_elsewhere_a_line_comes_when_it_is_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     line = f"epoch 20 of 100: {NOTE}, at most 0 s left\nsomething happened\n"
     assert shown(terminal=False) == line
-
-
-def test_a_silent_one_says_only_what_must_be_said():
-    assert shown(terminal=True, kind=Silent) == "something happened\n"
 
 
 def test_a_notebook_shows_one_output_that_is_updated(monkeypatch):

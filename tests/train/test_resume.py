@@ -209,23 +209,3 @@ def test_a_run_cut_off_at_any_access_to_the_disk_ends_with_the_same_bits(
     found = traces(out)
     found["files"] = [name for name in found["files"] if not name.startswith((".", "new-"))]
     assert found == expected
-
-
-@pytest.mark.parametrize("harm", ["cut", "change"])
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_is_used(
-    tiny, unbroken, interruptions, monkeypatch, tmp_path, harm, capsys
-):
-    config, expected = unbroken
-    out = tmp_path / "run"
-    interruptions(40)
-    with pytest.raises(PowerCutError):
-        Trainer(config, tiny, out, progress=Silent()).fit()
-    monkeypatch.undo()
-    path = out / checkpoint.LAST
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content if harm == "change" else content[:100])
-    Trainer(config, tiny, out, resume=True, progress=Silent()).fit()
-    assert "going on from previous.safetensors, after epoch" in capsys.readouterr().err
-    found = traces(out)
-    assert all(found[kind] == expected[kind] for kind in expected if kind != "files")

@@ -3,7 +3,6 @@
 import copy
 import math
 import os
-from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -24,12 +23,11 @@ from graphdrop import (
     predict,
 )
 from graphdrop.config import DataSettings
-from graphdrop.data.edges import EdgeChanges
 from graphdrop.data.features import row_normalized
 from graphdrop.data.splits import random_fractions
 from graphdrop.data.store import convert
 from graphdrop.train.progress import Silent
-from graphdrop.train.run_dataset import check_name, load_named_dataset, resolve_dataset
+from graphdrop.train.run_dataset import load_named_dataset, resolve_dataset
 
 X = torch.tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
 EXPECTED = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -42,22 +40,6 @@ def test_rows_are_divided_by_their_sum():
     assert sparse.layout is torch.sparse_csr
     assert torch.equal(sparse.to_dense(), EXPECTED)
     assert torch.equal(row_normalized(X.to_sparse_coo()).to_dense(), EXPECTED)
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_a_data_with_numbers_is_loaded_as_trainer_takes_it(tiny, stored):
-    data = Data(x=tiny.data.x, edge_index=tiny.data.edge_index, y=1000.0 * tiny.data.x.sum(1) + 0.5)
-    if stored:
-        data.train_mask, data.val_mask, data.test_mask = (
-            tiny.split.test,
-            tiny.split.val,
-            tiny.split.train,
-        )
-    loaded, given = load_dataset(data), resolve_dataset(Config(), data)[1]
-    assert loaded.num_classes == given.num_classes == 0
-    assert torch.equal(loaded.data.y, data.y)
-    for name in ("train_mask", "val_mask", "test_mask"):
-        assert torch.equal(loaded.data[name], given.data[name])
 
 
 def test_the_dataset_is_the_one_that_is_named():
@@ -128,7 +110,7 @@ def test_targets_that_are_no_classes_are_divided_at_random(tiny, y):
 
 def test_a_graph_is_refused_by_the_settings_of_another(tiny):
     with pytest.raises(ValueError, match=r"dataset is 'data' and data\.dataset 'cora'"):
-        check_name(tiny, DataSettings(dataset="cora"))
+        resolve_dataset(Config(recipe="paper", data={"dataset": "cora"}), tiny)
 
 
 def refused(build, error=TypeError):
@@ -157,13 +139,6 @@ def test_edge_weights_are_refused_before_a_trial(tiny):
     build = lambda: Trainer(Config(model={"architecture": "sage"}), graph, progress=said)  # noqa: E731
     assert "which sage does not read" in refused(build, ValueError)
     assert said.lines == []
-
-
-def test_training_says_what_was_done_to_repeated_edges_and_self_loops(tiny):
-    changes = EdgeChanges(stored=9, duplicates=2, self_loops=1, one_way=0)
-    said = Notes()
-    Trainer(Config(train={"epochs": 1}), replace(tiny, changes=changes), progress=said)
-    assert "Stored edges: 9, 2 repeats merged, 1 self-loops removed." in said.lines
 
 
 class Notes(Silent):

@@ -8,7 +8,6 @@ import torch
 from torch_geometric.data import Data
 
 from graphdrop import load, load_dataset, predict
-from graphdrop.calibration.fit import METHODS
 from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.data.splits import split_by_time
@@ -22,21 +21,6 @@ from graphdrop.train.scoring import (
     read_calibration_nodes,
     score_calibrated,
 )
-
-
-def test_a_calibrated_run_answers_alike_whoever_asks(tiny, settings_of, tmp_path):
-    config = settings_of(train={"epochs": 20}, predict={"calibration": "temperature"})
-    trainer = Trainer(config, tiny, tmp_path / "run", progress=Silent())
-    result = trainer.fit()
-    assert set(result.uncalibrated) == {"validation", "test"}
-    assert result.calibration["nodes"] == int(tiny.split.val.sum())
-    assert result.calibration["ece_floor"] < result.calibration["ece_floor_high"]
-    assert any("validation nodes to calibrate on" in one for one in result.warnings)
-    answer = predict(load(tmp_path / "run"), tiny.data)
-    assert answer.calibrated == "samples"
-    assert torch.equal(answer.probabilities, predict(trainer.model, tiny.data).probabilities)
-    raw = predict(load(tmp_path / "run"), tiny.data, calibrator=None)
-    assert not torch.equal(raw.probabilities, answer.probabilities)
 
 
 def test_validation_figures_are_out_of_fold(tiny, settings_of):
@@ -170,14 +154,6 @@ def test_as_many_samples_calibrate_the_network_as_it_predicts_with(settings_of, 
     again = Trainer(config, tiny, progress=Silent())
     again.fit()
     assert again.run.engine.defaults.samples == count
-
-
-@pytest.mark.parametrize("method", ["isotonic", "temperature", "entropy-temperature"])
-def test_a_calibrator_that_takes_more_nodes_than_there_are_is_noted_once(tiny, settings_of, method):
-    config = settings_of(train={"epochs": 2}, predict={"calibration": method})
-    found = Trainer(config, tiny, progress=Silent()).fit().warnings
-    (said,) = (one for one in found if "is worth choosing from" in one)
-    assert f"from about {METHODS[method].worth_from} on" in said
 
 
 @pytest.mark.parametrize("drifts", [True, False])

@@ -16,9 +16,9 @@ from torch_geometric.data import Data
 from graphdrop import Config, Trainer, load, predict
 from graphdrop.data.splits import Split
 from graphdrop.train import Result, StoppedError
-from graphdrop.train.callbacks import Callback
 from graphdrop.train.progress import Silent
 from graphdrop.train.tasks import Links, Task
+from graphdrop.train.trainer import Callback
 
 NODES, PAIRS, NOISE, FLIPPED = 240, 600, 0.3, 0.1
 GROUP = torch.arange(NODES) % 4
@@ -133,13 +133,6 @@ def test_a_task_learns_the_truth_is_calibrated_kept_and_resumed(name, tmp_path):
         decode=decode,
     )
     assert task.scores(answer, whole.run.targets[rows], whole.config) == result.test
-
-
-def test_without_a_calibrator_nothing_is_corrected(name):
-    result = CASES[name]().trainer(calibration="none").fit()
-    assert result.test == fitted(name)[1].uncalibrated["test"]
-    assert result.calibration == {}
-    assert result.uncalibrated == {}
 
 
 def test_links_need_neither_targets_nor_a_split_of_nodes():

@@ -155,13 +155,16 @@ def train_step(run: Run, state: State, step: Step | None, number: int) -> dict[s
 def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tensor]]:
     """The NLL of the training nodes, and the loss of all nodes where the settings ask for it.
 
-    The gradient estimator of the network (`nn.sampled`) calls `compute` with the keys of the masks
-    that it wants, ARM for example with two opposite ones. It returns a loss whose backward pass
-    gives weights and drop rates their gradients, and the masks of the first pass (`tape`). The
-    gradients of both losses are in the first one, since the estimator weighs them together.
+    The gradient estimator of the network (`nn.sampled`) calls `compute` with the draws that it
+    wants, ARM for example with two opposite ones. A `Draw` is the key of all masks of one forward
+    pass. The estimator returns a loss whose backward pass gives weights and drop rates their
+    gradients, and what the first pass sampled (`tape`), which the L2 term reads.
+
+    The estimator weighs both losses together, so the gradients of both are in the first value. The
+    second one is a number for the metrics, without a gradient.
 
     Returns:
-        The NLL with its tape; and the consistency loss by name, or nothing.
+        The NLL with its tape; and the loss of all nodes, by the name `agree`, or nothing.
     """
     settings, agreements = run.config.objective, list[Tensor]()
 
@@ -176,7 +179,7 @@ def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tens
         agreements.append(agree)
         return nll + agree
 
-    passes = max(run.config.train.passes, 2 if settings.agree else 1)
+    passes = max(run.config.train.passes, 2 if settings.agree else 1)  # samples that are compared
     loss, tape = run.engine.estimate(compute, passes)
     if not agreements:
         return Estimate(loss, tape), {}

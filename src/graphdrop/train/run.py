@@ -31,7 +31,7 @@ from graphdrop.train.batches import MiniBatches
 from graphdrop.train.objective import Objective, check_consistency
 from graphdrop.train.ranks import Ranks
 from graphdrop.train.run_dataset import fingerprint, reserve_calibration_nodes
-from graphdrop.train.tasks import Task, choose_task, weigh_classes
+from graphdrop.train.tasks import Task, choose_task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -166,7 +166,9 @@ def prepare_run(
     data = dataset.data
     if device is not None and (device := find_device(device)) != data.x.device:
         data = copy.copy(data).to(device)  # a copy, since PyG moves the tensors of the Data itself
-    task = weigh_classes(task or choose_task(dataset, config), config, dataset)
+    task = task or choose_task(dataset, config)
+    if config.objective.class_weights == "balanced":
+        task = task.balance(dataset.data.y[dataset.split.train])
     check_consistency(config.objective, task)
     targets = task.targets(data).to(data.x.device)
     parts = reserve_calibration_nodes(task.parts(dataset.split), config)

@@ -85,7 +85,13 @@ def resolve_dataset(
             "Trainer(Config(), data)"
         )
     config, dataset = _read_data(config, data, task)
-    check_weights(dataset.data)
+    weight = dataset.data.get("edge_weight")
+    if isinstance(weight, Tensor) and bool((weight < 0).any()):
+        edge = int((weight < 0).nonzero()[0])
+        raise ValueError(  # no normalization of an adjacency matrix is meant for them
+            f"data.edge_weight is {float(weight.flatten()[edge]):g} for edge {edge}; Trainer takes "
+            "weights of at least 0: remove such edges, or set data.edge_weight = None"
+        )
     if config.data.split != "default":
         return config, dataset
     split = dataset.split
@@ -115,7 +121,11 @@ def _read_data(
             )
         if config.recipe != "paper" and "dataset" not in config.data.model_fields_set:
             return _name_dataset(config, data.name), data  # no setting depends on the name
-        check_name(data, config.data)
+        if data.name != short_name(config.data.dataset):
+            raise ValueError(
+                f"dataset is {data.name!r} and data.dataset {config.data.dataset!r}: settings "
+                f"depend on the data, so give Config(data={{'dataset': {data.name!r}}}, ...)"
+            )
         return config, data
     if not isinstance(data, Data):
         graphs = isinstance(data, (list, tuple)) and all(isinstance(g, Data) for g in data)
@@ -214,17 +224,6 @@ def _make_dataset_without_classes(data: Data, task: Task | None, settings: DataS
     return Dataset(OWN, data, split, 0, notes=notes)
 
 
-def check_weights(data: Data) -> None:
-    """Refuse negative edge weights, for which no normalization of an adjacency matrix is meant."""
-    weight = data.get("edge_weight")
-    if isinstance(weight, Tensor) and bool((weight < 0).any()):
-        edge = int((weight < 0).nonzero()[0])
-        raise ValueError(
-            f"data.edge_weight is {float(weight.flatten()[edge]):g} for edge {edge}; Trainer takes "
-            "weights of at least 0: remove such edges, or set data.edge_weight = None"
-        )
-
-
 def check_edges_are_read(data: Data, architecture: str) -> None:
     """Refuse numbers of edges that a network built by this name would not read."""
     if data.get("edge_weight") is not None and architecture not in ("gcn", *WEIGHTED):
@@ -237,15 +236,6 @@ def check_edges_are_read(data: Data, architecture: str) -> None:
             f"data has edge_attr, which the network {architecture} does not read: give Trainer a "
             "model of your own whose forward takes edge_attr, put one weight per edge into "
             "edge_weight, or set data.edge_attr = None"
-        )
-
-
-def check_name(dataset: Dataset, settings: DataSettings) -> None:
-    """Raise if the settings name another dataset, because the defaults depend on the dataset."""
-    if dataset.name != short_name(settings.dataset):
-        raise ValueError(
-            f"dataset is {dataset.name!r} and data.dataset {settings.dataset!r}: settings depend "
-            f"on the data, so give Config(data={{'dataset': {dataset.name!r}}}, ...)"
         )
 
 

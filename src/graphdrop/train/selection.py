@@ -23,9 +23,10 @@ class Selection:
 
     def offer(self, epoch: int, accuracy: float, nll: float, settings: TrainSettings) -> bool:
         """Keep an evaluation if it is the best so far; ties go to the lower NLL."""
-        if self.epoch and not _rank(accuracy, nll, settings) > _rank(
-            self.accuracy, self.nll, settings
-        ):
+        new, best = (accuracy, -nll), (self.accuracy, -self.nll)
+        if settings.select != "accuracy":
+            new, best = new[::-1], best[::-1]
+        if self.epoch and not new > best:
             return False
         self.epoch, self.accuracy, self.nll = epoch, accuracy, nll
         return True
@@ -33,10 +34,6 @@ class Selection:
     def exhausted(self, epoch: int, settings: TrainSettings) -> bool:
         """Whether patience is exhausted after this many epochs (early stopping)."""
         return settings.patience > 0 and epoch - self.epoch >= settings.patience
-
-
-def _rank(accuracy: float, nll: float, settings: TrainSettings) -> tuple[float, float]:
-    return (accuracy, -nll) if settings.select == "accuracy" else (-nll, accuracy)
 
 
 def tempered_nll(probabilities: Tensor, labels: Tensor) -> float:

@@ -224,13 +224,6 @@ class Links(Labels):
         return (outputs[source] * outputs[destination]).sum(-1)
 
 
-def weigh_classes(task: Task, config: Config, dataset: Dataset) -> Task:
-    """The task with the class weights that the settings ask for."""
-    if config.objective.class_weights == "none":
-        return task
-    return task.balance(dataset.data.y[dataset.split.train])
-
-
 def choose_task(dataset: Dataset, config: Config) -> Task:
     """The task of a run for which none was given."""
     return infer_task(dataset.data.y[dataset.split.used], config.data.task)

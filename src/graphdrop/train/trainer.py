@@ -7,14 +7,14 @@
 A `Trainer` has a `Run`, which stays the same, and a `State`, which the loop (`loop.train_epochs`)
 changes. Around the loop it looks after what a user sees: the folder of the run with its
 checkpoints, the display of the progress, and the callbacks. At the end `scoring.score_selected`
-calibrates and scores the selected weights.
+calibrates and scores the selected weights. A `Callback` is told of all that happens in a run.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,6 @@ from graphdrop.io.locks import folder_lock
 from graphdrop.train import folder
 from graphdrop.train.auto import choose_settings
 from graphdrop.train.baselines import fit_baselines
-from graphdrop.train.callbacks import Callback, TensorBoard
 from graphdrop.train.checkpoint import (
     LAST,
     describe_origin,
@@ -50,6 +49,9 @@ from graphdrop.train.run_dataset import resolve_dataset
 from graphdrop.train.scoring import score_selected
 from graphdrop.train.state import MakeOptimizer, State
 from graphdrop.train.tasks import Task
+
+TENSORBOARD = "tensorboard"
+"""The folder of TensorBoard's events in a run's folder."""
 
 
 class StoppedError(RuntimeError):
@@ -117,6 +119,8 @@ class Trainer:
         self.run = prepare_run(config, dataset, model=model, task=task, loss=loss, device=device)
         self.state = State.initial(self.run, optimizer)
         self.folder: Path | None = None
+        self.journal = folder.Journal(None)
+        """The lines of metrics, in ``journal.lines``; those of a run in a folder are also there."""
         self.callbacks = list(callbacks) if first else []
         self._stopping = False
         self._lock = ExitStack()  # a run is its folder's only writer, from here to the end of fit
@@ -180,8 +184,7 @@ class Trainer:
             raise
         finally:
             self.progress.stop()
-            if hasattr(self, "journal"):  # else a callback failed before the first epoch
-                self.journal.close()
+            self.journal.close()
             self._lock.close()
             for callback in self.callbacks:
                 callback.on_end(self, result)
@@ -267,3 +270,84 @@ class Trainer:
                 "training graph; for a graph give graphdrop.predict(trainer.model, data)"
             )
         return self.run.predict(rows, samples, calibrator)
+
+
+class Callback:
+    """Base class of callbacks: override the hooks you need. A callback must not change the run.
+
+    Example: a logger of another service is a few lines::
+
+        class Logger(Callback):
+            def on_epoch(self, trainer, line):
+                service.log(dict(scalars(line)), step=line["epoch"])
+    """
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Start hook: before the first epoch, or the first one after a run was resumed."""
+
+    def on_evaluation(self, trainer: Trainer, answer: Any) -> None:
+        """Evaluation hook: the model has the evaluated weights, the EMA if there is one.
+
+        ``answer`` is the prediction of the validation nodes.
+        """
+
+    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:
+        """Epoch hook: after an epoch, with its line of metrics."""
+
+    def on_end(self, trainer: Trainer, result: Result | None) -> None:
+        """End hook: at the end of the run; `result` is None if the run was interrupted."""
+
+
+class TensorBoard(Callback):
+    """Writes every number of the metrics for TensorBoard, which must be installed.
+
+    Args:
+        folder: where; by default `tensorboard` in the run's folder.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self._folder = folder
+        self._writer: Any = None
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - not installed with us
+        except ImportError as error:
+            raise ValueError(
+                "train.tensorboard is true and TensorBoard is not installed: run `pip install "
+                "tensorboard`, or set it to false"
+            ) from error
+        self._class = SummaryWriter
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Open the file; events after the last checkpoint of a killed run are hidden."""
+        folder = self._folder
+        if folder is None:
+            if trainer.folder is None:
+                raise ValueError(
+                    "TensorBoard has no folder to write to: give TensorBoard(folder), or the run "
+                    "a folder"
+                )
+            folder = trainer.folder / TENSORBOARD
+        self._writer = self._class(str(folder), purge_step=trainer.epoch + 1)
+
+    def on_epoch(self, trainer: Trainer, line: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Write the numbers of one epoch."""
+        for name, value in scalars(line):
+            self._writer.add_scalar(name, value, line["epoch"])
+
+    def on_end(self, trainer: Trainer, result: Result | None) -> None:  # noqa: ARG002
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Every number of a line of metrics by name, such as `validation/nll`."""
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}/{inner}", number) for inner, number in value.items())
+        elif isinstance(value, list):
+            numbers = [(f"{name}/layer {i}", v) for i, v in enumerate(value, 1) if v is not None]
+            yield from numbers
+        elif name != "epoch":
+            yield name, value

@@ -1,7 +1,6 @@
 """The recipe auto: what it chooses for a graph, and that it reads nothing it must not read."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -69,24 +68,6 @@ def test_what_is_given_wins_and_the_method_stays():
     assert result.train.epochs == 4
     assert auto.has_every_setting(result)
     assert auto.choose_settings(result, load_dataset(graph()), Silent()) is result
-
-
-def test_mini_batches_take_fewer_epochs_and_more_steps():
-    full = chosen(Config(data={"split": "random-fractions"}), graph()).train
-    labelled = int(load_dataset(graph(), split="random-fractions").split.train.sum())
-    for steps in (1, 4, labelled):
-        size = -(-labelled // steps)
-        batches = chosen(
-            Config(data={"split": "random-fractions"}, train={"batch_size": size}), graph()
-        ).train
-        assert full.epochs / steps <= batches.epochs <= full.epochs
-        assert batches.epochs == math.ceil(full.epochs / steps**0.5)
-        assert batches.patience == math.ceil(full.patience / steps**0.5)
-        assert batches.evaluate_every == -(-10 // steps)
-        assert batches.average == pytest.approx(1.0 - 0.5 / steps if steps > 1 else 0.0)
-    with_statistics = {"train": {"batch_size": 1}, "model": {"norm_layer": "batch"}}
-    given = Config(data={"split": "random-fractions"}, **with_statistics)
-    assert chosen(given, graph()).train.average == 0.0
 
 
 def test_every_method_gets_settings_that_build_a_network():

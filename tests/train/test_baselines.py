@@ -11,7 +11,7 @@ from graphdrop import Config, load, predict
 from graphdrop.data import Dataset, load_dataset
 from graphdrop.data.splits import Split
 from graphdrop.graph import Graph
-from graphdrop.train import Trainer, auto, baselines, linear_solver, loop
+from graphdrop.train import Trainer, baselines, linear_solver, loop
 from graphdrop.train.progress import Silent
 
 
@@ -169,24 +169,6 @@ def test_what_a_baseline_says_does_not_depend_on_test_labels():
         assert scores["validation"] == found[1].baselines[name]["validation"]
     both = [Trainer(Config(recipe="baseline"), d, progress=Silent()) for d in (dataset, changed)]
     assert both[0].config == both[1].config
-
-
-def test_auto_reads_the_means_of_neighbours_where_validation_nodes_say_so(monkeypatch):
-    monkeypatch.setattr(auto, "TRIAL_EPOCHS", 10)
-    dataset = dataset_of(neighbour_task())
-    flipped = dataset.data.clone()
-    flipped.y = torch.where(dataset.split.test, 1 - flipped.y, flipped.y)
-    found = [
-        auto.choose_settings(Config(data={"dataset": "data"}), one, Silent())
-        for one in (dataset, replace(dataset, data=flipped))
-    ]
-    assert found[0] == found[1]
-    model = found[0].model
-    assert (model.architecture, model.combine, model.orders) == ("propagation", "concat", 2)
-    assert found[0].recipe == "auto"
-    assert found[0].train.baselines
-    given = Config(data={"dataset": "data"}, model={"architecture": "sage"})
-    assert auto.choose_settings(given, dataset, Silent()).model.architecture == "sage"
 
 
 def test_a_saved_baseline_predicts_what_its_result_says(tmp_path):

@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.nn import GraphSAGE
 
-from graphdrop.config import Config, Method
+from graphdrop.config import Method
 from graphdrop.config.recipes import ARCHITECTURES
 from graphdrop.data import Dataset
-from graphdrop.nn.attach import attach
-from graphdrop.sampling.samplers import DropEdge
 from graphdrop.train import StoppedError, Trainer
 from graphdrop.train.loop import estimate_loss
 from graphdrop.train.progress import Silent
@@ -111,15 +108,6 @@ def test_every_architecture_trains_on_mini_batches(
     # features that are propagated before all layers are not divided into chunks of rows
     assert trainer.run.layerwise == (architecture != "propagation")
     assert 0.0 < trainer.fit().test.nll < 20.0
-
-
-def test_a_model_of_ones_own_trains_on_mini_batches(tiny: Dataset) -> None:
-    model = GraphSAGE(30, 8, 2, 3)
-    attach(model, DropEdge(0.3))
-    train = {"batch_size": 16, "epochs": 3, "fan_out": "4", "samples": 2}
-    trainer = Trainer(Config(train=train), tiny, model=model, progress=Silent())
-    assert trainer.run.batches.loader._sampler.fan_outs == [4, 4]
-    assert trainer.fit().epochs == 3
 
 
 class StopAfter(Callback):

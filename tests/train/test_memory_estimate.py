@@ -41,11 +41,8 @@ print(sum(estimate.values()), bytes_of("VmHWM") - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it reads Linux's peak")
-@pytest.mark.parametrize(
-    ("nodes", "width"), [(30_000, 32), pytest.param(60_000, 64, marks=pytest.mark.slow)]
-)
-def test_the_estimate_is_near_the_measured_peak(nodes: int, width: int) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", MEASURE, str(nodes), str(width)]
+def test_the_estimate_is_near_the_measured_peak() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", MEASURE, "30000", "32"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     estimate, peak = map(int, done.stdout.split()[-2:])
     assert 0.5 < estimate / peak < 2.0

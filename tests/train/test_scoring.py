@@ -11,7 +11,6 @@ from graphdrop import load, load_dataset, predict
 from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.data.splits import split_by_time
-from graphdrop.inference.shift import CalibrationShiftWarning, is_known_graph
 from graphdrop.train import Trainer
 from graphdrop.train.baselines import GivenOutputs
 from graphdrop.train.progress import Silent
@@ -38,28 +37,6 @@ def test_validation_figures_are_out_of_fold(tiny, settings_of):
         order = torch.argsort(torch.argsort(rows[places]))
         wanted = alone.probabilities[torch.argsort(half)][order]
         torch.testing.assert_close(together.probabilities[places], wanted)
-
-
-def in_another_order(data: Data) -> Data:
-    """The same graph with its nodes in reverse order."""
-    last = len(data.x) - 1
-    return Data(x=data.x.flip(0), edge_index=last - data.edge_index, y=data.y.flip(0))
-
-
-def test_the_same_nodes_in_another_order_are_another_graph(tiny, settings_of, tmp_path):
-    config = settings_of(data={"calibration": 0.5}, predict={"calibration": "temperature"})
-    Trainer(config, tiny, tmp_path / "run", progress=Silent()).fit()
-    model = load(tmp_path / "run")
-    assert not predict(model, tiny.data).sets().approximate
-    wide = Data(x=tiny.data.x.double(), edge_index=tiny.data.edge_index.int())
-    assert is_known_graph(model.defaults, wide)
-    other = in_another_order(tiny.data)
-    with pytest.warns(CalibrationShiftWarning, match="calibrated on another graph"):
-        answer = predict(model, other)
-    with pytest.warns(CalibrationShiftWarning, match="belong to another graph"):
-        assert answer.sets().approximate
-    former = replace(model.defaults, trained_on=None)  # of a file without checksums
-    assert is_known_graph(former, other)
 
 
 @pytest.mark.parametrize("method", ["entropy-temperature", "gats", "none"])

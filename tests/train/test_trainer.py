@@ -14,7 +14,6 @@ from graphdrop.config.toml import differences, read
 from graphdrop.data import Dataset
 from graphdrop.inference import predict
 from graphdrop.inference.predictive import NotFiniteError
-from graphdrop.nn import GCN
 from graphdrop.train import DivergedError, Trainer, checkpoint, load, records
 from graphdrop.train.progress import Silent
 from graphdrop.train.trainer import Callback
@@ -45,16 +44,6 @@ def test_every_method_trains(tiny, settings_of, method):
     assert lines_of(trainer)[-1]["nll"] < lines_of(trainer)[0]["nll"] + 0.5
     assert 0.0 <= trainer.result.test.accuracy <= 1.0
     assert len(trainer.result.drop_rates) == 2
-
-
-def test_the_first_logged_nll_is_that_of_the_first_draw_on_the_training_nodes(tiny, settings_of):
-    config = settings_of()
-    trainer = Trainer(config, tiny, progress=Silent())
-    network = copy.deepcopy(trainer.model)
-    logits = network(tiny.data.x, tiny.data.edge_index)[tiny.split.train]
-    expected = torch.nn.functional.cross_entropy(logits, tiny.data.y[tiny.split.train])
-    trainer.fit()
-    assert lines_of(trainer)[0]["nll"] == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_evaluations_come_every_so_many_epochs_and_at_the_end(tiny, settings_of):
@@ -115,27 +104,6 @@ def test_the_selected_state_is_the_best_on_the_validation_nodes(tiny, settings_o
         load(tmp_path / "run"), tiny.data, 3, seed=0, temperature=0.67, rows=tiny.split.test
     )
     assert result.test.nll == metrics.nll(prediction.probabilities, tiny.data.y[tiny.split.test])
-
-
-def test_two_passes_are_made_where_the_estimator_needs_two(tiny, settings_of, monkeypatch):
-    passes = []
-    samples = GCN.samples
-
-    def counted(self, data, draws, rows=None, *, training=False):
-        if training:
-            passes.extend((draw.step, draw.antithetic, draw.temperature) for draw in draws)
-        return samples(self, data, draws, rows, training=training)
-
-    monkeypatch.setattr(GCN, "samples", counted)
-    fit(settings_of("GCN-BBGDC-ARM", train={"epochs": 2}), tiny)
-    hard = [(0, False, None), (0, True, None), (1, False, None), (1, True, None)]
-    assert passes == hard
-    passes.clear()
-    fit(settings_of("GCN-BBGDC", train={"epochs": 2}), tiny)
-    assert passes == [(0, False, 0.67), (1, False, 0.67)]
-    passes.clear()
-    fit(settings_of("GCN-DE", train={"epochs": 1}), tiny)
-    assert passes == [(0, False, None)]
 
 
 def test_a_run_folder_has_all_that_repeats_and_explains_the_run(tiny, settings_of, tmp_path):

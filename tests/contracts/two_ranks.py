@@ -17,8 +17,7 @@ from graphdrop.train.progress import Silent
 from graphdrop.train.ranks import Ranks, joined
 
 METHODS = {
-    "GCN-BBGDC": {},
-    "GCN-DO": {"objective": {"agree": 1.0}},
+    "GCN-BBGDC": {"objective": {"agree": 1.0}},
     "SAGE-BBGDC": {"model": {"norm_layer": "batch"}},
 }
 

@@ -24,13 +24,13 @@ def torchrun(*words: object, ranks: int = 2) -> list[str]:
 
 def test_two_ranks_take_the_steps_of_one(tmp_path: Path) -> None:
     # 48 nodes: 3 batches of 20 for one rank, 5 of 10 for two; in the last step one has none
-    for command in ([sys.executable, SCRIPT, tmp_path], torchrun(SCRIPT, tmp_path)):
-        done = subprocess.run(
-            command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        assert "rank 0" in done.stdout
-        assert "rank 1" not in done.stdout
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    commands = ([sys.executable, SCRIPT, tmp_path], torchrun(SCRIPT, tmp_path))
+    for process in [subprocess.Popen(c, env=ENVIRONMENT, **pipes) for c in commands]:
+        said, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        assert "rank 0" in said
+        assert "rank 1" not in said
     for method in METHODS:
         one, two = (torch.load(tmp_path / f"{method}-{size}.pt") for size in (1, 2))
         assert int(one["steps"]) == int(two["steps"]) == 3

@@ -52,22 +52,19 @@ def neighbour_task(classes: int = 2) -> Data:
     return data
 
 
-@pytest.mark.parametrize("way", ["matrix", "span of the rows", "graph"])
-def test_a_logistic_regression_is_scikit_learns(way, monkeypatch):
-    materialized = way != "graph"
-    if way == "span of the rows":
-        monkeypatch.setattr(linear_solver, "FEW", 0)
-    if not materialized:
-        monkeypatch.setattr(linear_solver, "LARGEST", 0)
-        monkeypatch.setattr(linear_solver, "measure_hop_deviations", deviations_of_columns)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_logistic_regression_is_scikit_learns(sparse, monkeypatch):
     data = neighbour_task(classes=3)
+    if sparse:
+        monkeypatch.setattr(linear_solver, "SparseFeatures", torch.Tensor)
+        monkeypatch.setattr(linear_solver, "measure_hop_deviations", deviations_of_columns)
     dataset = dataset_of(data)
     given = {"data": {"dataset": "data"}, "train": {"epochs": 1}, "objective": {"l2": 1e-3}}
     config = baselines.baseline_config(given, dataset, 2)
     trainer = Trainer(config, dataset, progress=Silent())
     loop.train(trainer.run, Silent())
     wide, train = dense_means(data), data.train_mask
-    wide = wide / scales(wide, train, materialized)
+    wide = wide / scales(wide, train, not sparse)
     other = LogisticRegression(C=1.0 / (2.0 * 1e-3 * int(train.sum())), tol=1e-8, max_iter=5000)
     other.fit(wide[train].numpy(), data.y[train].numpy())
     wanted = torch.from_numpy(other.predict_proba(wide.numpy()))

@@ -6,7 +6,6 @@ is solved for one strength of its L2 after the other, an epoch each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,19 +19,9 @@ from graphdrop.nn.features import SparseFeatures
 from graphdrop.train.run import Run
 
 ITERATIONS, SPARSE_ITERATIONS = 100, 30
-"""The largest numbers of iterations of L-BFGS for one strength of the L2: with the matrix of
-features and means at hand, and where every iteration takes sums over the whole graph."""
-LARGEST = 1 << 25
-"""The matrix of features and means of training nodes has no more numbers than this."""
-PRODUCT_GAIN = 8
-"""A dense product does so many multiplications in the time of one of a sparse one."""
-FEW, LONGEST = 4, 2000
-"""With so many times more features than training nodes, of which there are at most so many, the
-problem is solved in the span of the nodes."""
-COLUMNS = 256
-"""Features whose means are made at once."""
+"""The largest numbers of iterations of L-BFGS for one strength of the L2, dense and sparse."""
 DIRECTIONS = 16
-"""Random directions in which the variance of the features of a hop is measured."""
+"""Random directions in which the variance of sparse features of a hop is measured."""
 
 
 class LinearSolver:
@@ -50,39 +39,22 @@ class LinearSolver:
     def __init__(self, run: Run, *, from_zero: bool) -> None:
         _check_solvable(run.config)
         self.run, self.layer = run, run.model.convs[0]
-        propagation, data = run.model.input_propagation, run.inputs
-        rows = run.rows["train"]
-        x: Any = run.model._read(data.x)
-        graph = Graph.from_data(data, normalization=propagation.normalization)
-        orders, features = propagation.orders, (propagation.orders + 1) * x.shape[1]
-        sparse = isinstance(x, SparseFeatures)
-        entries = x.matrix.num_entries if sparse else x.numel()
-        sums = entries * (orders + 1) + graph.num_edges * orders
-        wide = None
-        if len(rows) * features <= min(LARGEST, PRODUCT_GAIN * sums):
-            wide = _materialize_means(x, graph, orders, rows)
-        self.shift = torch.zeros(features, device=rows.device)
-        if wide is not None and not sparse:
-            moments = column_moments(wide, torch.arange(len(wide), device=wide.device))
-            self.shift, self.scale = (moment.to(wide) for moment in moments)
-        else:  # a rare word is not to weigh more than others
-            self.scale = measure_hop_deviations(x, graph, orders, rows).repeat_interleave(
-                x.shape[1]
-            )
-        self.iterations = SPARSE_ITERATIONS if wide is None else ITERATIONS
-        self.basis: Tensor | None = None
-        """Orthonormal columns that span the solutions, ``[features, rows]``, where rows are few."""
-        self.apply: Callable[[Tensor], Tensor]
-        if wide is not None:
-            wide = wide.sub_(self.shift).div_(self.scale)
-            if FEW * len(rows) <= features and len(rows) <= LONGEST:
-                # the solution is a sum of rows (representer theorem): wide = factor' basis'
-                self.basis, factor = torch.linalg.qr(wide.t())
-                wide = factor.t().contiguous()
-            self.apply = wide.matmul
+        self.propagation = run.model.input_propagation
+        self.x: Any = run.model._read(run.inputs.x)
+        self.graph = Graph.from_data(run.inputs, normalization=self.propagation.normalization)
+        rows, orders = run.rows["train"], self.propagation.orders
+        if isinstance(self.x, SparseFeatures):  # a rare word is not to weigh more than others
+            hops = measure_hop_deviations(self.x, self.graph, orders, rows)
+            self.scale = hops.repeat_interleave(self.x.shape[1])
+            self.shift, self.iterations = torch.zeros_like(self.scale), SPARSE_ITERATIONS
         else:
-            scale = self.scale[:, None]
-            self.apply = lambda weight: propagation(x, graph, weight=weight / scale)[rows]
+            state, moments = self.x, [column_moments(self.x, rows)]
+            for _ in range(orders):
+                state = aggregate(self.graph, state)
+                moments.append(column_moments(state, rows))
+            means, deviations = zip(*moments, strict=True)
+            self.shift, self.scale = torch.cat(means).to(state), torch.cat(deviations).to(state)
+            self.iterations = ITERATIONS
         if from_zero:
             self.layer.weight.zero_()
             self.layer.bias.zero_()
@@ -94,10 +66,7 @@ class LinearSolver:
         run.model.eval()
         outputs = len(layer.bias)
         free = outputs // 2 if run.task.output == "gaussian" else outputs
-        weight = (layer.weight.t() * scale)[:, :free].contiguous()
-        if self.basis is not None:
-            weight = self.basis.t() @ weight
-        weight.requires_grad_()
+        weight = (layer.weight.t() * scale)[:, :free].contiguous().requires_grad_()
         bias = (layer.bias + layer.weight @ self.shift).requires_grad_()
         optimizer = torch.optim.LBFGS(
             [weight, bias],
@@ -111,7 +80,10 @@ class LinearSolver:
         @torch.enable_grad()
         def closure() -> Tensor:
             optimizer.zero_grad()
-            found = torch.nn.functional.pad(self.apply(weight), (0, outputs - free)) + bias
+            unscaled = weight / scale
+            found = self.propagation(self.x, self.graph, weight=unscaled)[run.rows["train"]]
+            found = torch.nn.functional.pad(found - self.shift @ unscaled, (0, outputs - free))
+            found = found + bias
             nll, l2 = run.loss(found, run.labels), strength * weight.square().sum()
             total: Tensor = nll + l2
             total.backward()  # type: ignore[no-untyped-call]
@@ -119,8 +91,6 @@ class LinearSolver:
             return total
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
-        if self.basis is not None:
-            weight = self.basis @ weight
         solution = torch.nn.functional.pad(weight, (0, outputs - free)) / scale
         layer.weight.copy_(solution.t())
         layer.bias.copy_(bias - self.shift @ solution)
@@ -141,20 +111,6 @@ def _check_solvable(config: Config) -> None:
             f'train.optimizer is "lbfgs", which solves a linear model, and {wrong[0]}: set '
             'train.optimizer = "adam", or take recipe = "baseline"'
         )
-
-
-def _materialize_means(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:
-    """The features of some nodes and their means, ``[rows, (orders + 1) * features]``."""
-    found: list[list[Tensor]] = [[] for _ in range(orders + 1)]
-    for first in range(0, x.shape[1], COLUMNS):
-        last = min(first + COLUMNS, x.shape[1])
-        dense = isinstance(x, Tensor)
-        state = x[:, first:last].contiguous() if dense else x.columns(first, last).to_dense()
-        found[0].append(state[rows])
-        for order in range(orders):
-            state = aggregate(graph, state)
-            found[order + 1].append(state[rows])
-    return torch.cat([part for parts in found for part in parts], 1)
 
 
 def measure_hop_deviations(x: Any, graph: Graph, orders: int, rows: Tensor) -> Tensor:

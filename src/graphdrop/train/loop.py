@@ -64,6 +64,8 @@ def train_epochs(
 ) -> Iterator[Line]:
     """Train epoch by epoch until the state is finished; yields the metrics after every epoch.
 
+    Between two epochs the caller may write a checkpoint, or stop.
+
     Args:
         run: what is trained.
         state: where to begin; it changes in place.

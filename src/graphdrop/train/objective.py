@@ -1,7 +1,7 @@
 r"""The training objective, the negative of eq. (9) of the paper, term by term.
 
     mean NLL on labelled nodes + warmup(epoch) * kl_weight * sum_l KL_l + l2 * sum_l c_l ||M_l||^2
-        + agree * consistency loss of the samples
+        + agree * consistency loss of the samples + teach * cross-entropy to a teacher's answers
 
 `M_l` are the weights and biases of layer `l`. `c_l` depends on the keep probability `pi_l` that was
 sampled in the pass, so that the L2 term has a gradient for the rate. Parameters outside sampled
@@ -29,7 +29,8 @@ from graphdrop.sampling.samplers import UsedMask
 from graphdrop.train.tasks import Task
 
 TERMS = ("nll", "kl", "l2", "agree")
-"""The names of the terms in the metrics; the loss is their sum. The last one is optional."""
+"""The names of the terms in the metrics; the loss is their sum. The last one is optional: it is the
+loss of all nodes, which is the consistency loss and the cross-entropy to a teacher's answers."""
 WHAT_TO_TRY = {
     "nll": "lower train.learning_rate, or divide the features by their sum (data.features = row)",
     "kl": "lower train.learning_rate or objective.kl_weight, or raise objective.warmup",

@@ -60,7 +60,8 @@ class Run:
     own_model: bool
     """Whether the user built the model, and not ``config.model``."""
     engine: SampledModel
-    """The interface of the model's sampled layers."""
+    """The model seen by its sampled layers: passes with given masks, drop rates, and the estimator
+    of their gradients."""
     objective: Objective
     batches: MiniBatches | None
     """The mini-batches; ``None`` if every step is on all training nodes."""
@@ -178,6 +179,7 @@ def prepare_run(
         if not len(members):
             raise ValueError(f"the split of {dataset.name} has no {name} nodes: give another")
 
+    # the network, by name or the user's, and the answers of the edge prior that teach it
     own_model, settings, teacher = model is not None, config.model, None
     if model is None:
         edges = dataset.graph.num_edges if find(settings.method).local else 0
@@ -191,6 +193,7 @@ def prepare_run(
     model = model.to(device)
     engine = sampled(model)
 
+    # what the network carries for its predictions: scales of features and targets, sizes of classes
     trained = targets[rows["train"]]
     own = engine.defaults  # as `attach` was told
     defaults = replace(

@@ -67,7 +67,7 @@ class State:
     """Where a run stands after some epochs."""
 
     model: nn.Module
-    """The network with its current weights, and the counter of its draws."""
+    """The network with its current weights, and the number of steps for which it drew masks."""
     optimizer: torch.optim.Optimizer
     average: WeightEMA | None
     """The exponential moving average of the weights; ``None`` if the settings ask for none."""

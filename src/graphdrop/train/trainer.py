@@ -106,13 +106,15 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         config, dataset = resolve_dataset(config, data, task)
-        ranks = Ranks()  # the processes that torchrun started; the first one displays and writes
+        # the processes that torchrun started, of which the first one displays and writes; without
+        # torchrun this process is the only one, and a broadcast returns its argument
+        ranks = Ranks()
         first = ranks.first
         self.progress = (progress or Progress()) if first else Mute()
-        stored = None
+        stored = None  # the settings of the run that is to be resumed
         if first and run_folder is not None:
             stored = folder.check_folder(run_folder, resume=resume)
-        stored = ranks.broadcast(stored)  # the settings of a run that is to be resumed
+        stored = ranks.broadcast(stored)
         config = choose_settings(
             config, dataset, self.progress, stored=stored, own=model is not None, device=device
         )
@@ -128,7 +130,7 @@ class Trainer:
             if config.train.tensorboard:
                 self.callbacks.append(TensorBoard())
             self._open_folder(run_folder, resume=resume)
-        if ranks.size > 1:
+        if ranks.size > 1:  # all begin with the checkpoint that the first one has read
             state = ranks.broadcast((self.state.tensors(), self.state.counts()))
             if not first:
                 self.state.load(*state)

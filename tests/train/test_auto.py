@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphdrop import Config, Trainer, load, predict
+from graphdrop import Config, Trainer
 from graphdrop.config import Method, settle
 from graphdrop.config.auto import choose, ways
 from graphdrop.config.toml import read
@@ -119,19 +119,6 @@ def test_trials_decide_and_the_run_begins_from_its_first_epoch(tmp_path, monkeyp
     assert plain.fit().test == found.test
     for name, tensor in plain.model.state_dict().items():
         assert torch.equal(trainer.model.state_dict()[name], tensor), name
-
-
-def test_unscaled_columns_are_standardized_and_a_saved_model_knows_how(tmp_path):
-    data = graph()
-    data.x = torch.randn(150, 5) * torch.tensor([1.0, 1e4, 1e-3, 1.0, 1.0]) + 7.0
-    trainer = Trainer(own(data), data, tmp_path / "run", progress=Silent())
-    trainer.fit()
-    assert trainer.config.data.features == "standardize"
-    train = trainer.run.inputs.x[trainer.rows["train"]]
-    assert torch.allclose(train.mean(0), torch.zeros(5), atol=1e-4)
-    assert torch.allclose(train.std(0, correction=0), torch.ones(5), atol=1e-4)
-    again = predict(load(tmp_path / "run"), trainer.data)
-    assert torch.equal(again.probabilities, predict(trainer.model, trainer.data).probabilities)
 
 
 def test_a_run_writes_what_was_chosen_and_goes_on_without_choosing_again(tmp_path, monkeypatch):

@@ -67,21 +67,6 @@ def test_the_mean_over_all_batches_is_the_full_batch_objective(
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=2e-5)
 
 
-def test_nodes_without_a_label_stand_for_all_of_them(tiny: Dataset, settings_of: Any) -> None:
-    # 4 batches of 1 labelled node: 4 of the 76 others are drawn, and weighed for all of them
-    data = tiny.data.clone()
-    data.train_mask = torch.zeros(80, dtype=torch.bool)
-    data.train_mask[[3, 9, 20, 41]] = True
-    data.val_mask, data.test_mask = ~data.train_mask, torch.arange(80) == 79
-    data.val_mask[79] = False
-    config = settings_of(train={"batch_size": 1, "fan_out": "-1"}, objective={"agree": 1.0})
-    steps = list(Trainer(config, data, progress=Silent()).run.batches.epoch(0))
-    assert len(steps) == 4
-    for step in steps:
-        assert [part for part, _ in step.parts] == [slice(0, 1), slice(1, 2)]
-        assert [factor for _, factor in step.parts] == pytest.approx([4 / 80, 76 / 80])
-
-
 @pytest.mark.parametrize("method", list(Method))
 def test_every_method_trains_on_mini_batches(method: str, tiny: Dataset, settings_of: Any) -> None:
     train = {"batch_size": 9, "fan_out": "3,2", "epochs": 2, "evaluate_every": 1, "samples": 2}

@@ -34,17 +34,6 @@ def test_it_is_the_squared_distance_to_the_sharpened_mean(temperature):
     )
 
 
-def test_the_target_takes_no_gradient():
-    logits = [one.clone().requires_grad_() for one in LOGITS]
-    consistency_loss(logits, 0.5).backward()
-    sampled = [one.detach().softmax(-1) for one in logits]
-    mean = sum(sampled) / len(sampled)
-    target = mean**2 / (mean**2).sum(-1, keepdim=True)
-    for one, p in zip(logits, sampled, strict=True):
-        away = 2.0 * (p - target) / (len(LOGITS) * len(p))
-        torch.testing.assert_close(one.grad, p * (away - (p * away).sum(-1, keepdim=True)))
-
-
 def first_step(config, dataset) -> tuple[Trainer, dict]:
     trainer = Trainer(config, dataset, progress=Silent())
     before = copy.deepcopy(trainer.model)

@@ -40,17 +40,6 @@ def test_a_terminal_shows_epochs_figures_and_drop_rates():
     assert "something happened" in text
 
 
-def test_no_number_is_cut_in_a_terminal_of_80_columns():
-    deep = LINE | {"epoch": 1990, "drop_rates": [0.45, 0.46, 0.46, 0.45]}
-    stream = io.StringIO()
-    bar = Progress(Console(file=stream, force_terminal=True, width=80, color_system=None))
-    bar.start(2000, 0)
-    bar.update(deep, SELECTION)
-    bar.stop()
-    assert " 1990/2000 " in stream.getvalue()
-    assert "validation 0.710 (best 0.750), drop 0.45 0.46 0.46 0.45" in stream.getvalue()
-
-
 def test_elsewhere_a_line_comes_when_it_is_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     line = f"epoch 20 of 100: {NOTE}, at most 0 s left\nsomething happened\n"

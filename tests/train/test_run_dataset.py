@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 
 import networkx
 import numpy as np
@@ -86,17 +85,6 @@ def test_by_default_three_fifths_of_each_class_train_whatever_the_way_in(tmp_pat
     assert resolve_dataset(Config(), frame)[0].data.split == "random-fractions"
 
 
-@pytest.mark.parametrize(
-    ("name", "used", "sizes"),
-    [("cora", "public", (140, 500, 1000)), ("cora_ml", "random-per-class", (140, 500, 1000))],
-)
-def test_known_datasets_keep_the_usual_split(name, used, sizes):
-    if not os.environ.get("GRAPHDROP_DATA"):
-        pytest.skip("GRAPHDROP_DATA names no folder with the datasets")
-    config, dataset = resolve_dataset(Config(data={"dataset": name}), None)
-    assert (dataset.split.sizes, config.data.split) == (sizes, used)
-
-
 @pytest.mark.parametrize("y", [torch.rand(50), torch.rand(50, 3).round()])
 def test_targets_that_are_no_classes_are_divided_at_random(tiny, y):
     y[7] = math.nan
@@ -130,26 +118,6 @@ def test_what_is_no_graph_or_no_setting_gets_the_remedy(tiny):
     assert "give its .data" in refused(lambda: predict(network, tiny))
     trainer = Trainer(Config(train={"epochs": 1}), tiny, progress=Silent())
     assert "predict(trainer.model, data)" in refused(lambda: trainer.predict(graph))
-
-
-def test_edge_weights_are_refused_before_a_trial(tiny):
-    graph = copy.copy(tiny.data)
-    graph.edge_weight = torch.ones(graph.num_edges)
-    said = Notes()
-    build = lambda: Trainer(Config(model={"architecture": "sage"}), graph, progress=said)  # noqa: E731
-    assert "which sage does not read" in refused(build, ValueError)
-    assert said.lines == []
-
-
-class Notes(Silent):
-    """Keeps the notes of a run."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def note(self, line):
-        self.lines.append(line)
 
 
 @pytest.mark.parametrize("recipe", ["auto", "paper"])

@@ -123,16 +123,21 @@ class Answer(NamedTuple):
     """Of every edge, larger where it is less to be trusted."""
     settings: Any = None
     """What was chosen on validation nodes: settings, or a threshold and settings."""
+    p_value: float | None = None
+    """Of the test of whether edges differ."""
 
 
 Model = Callable[[Data, int, Any], Answer]
 
 
-def train_network(data: Data, seed: int, settings: Any, **model: Any) -> Answer:
+def train_network(
+    data: Data, seed: int, settings: Any, teach: float | None = None, **model: Any
+) -> Answer:
     """A network of the recipe auto, or with settings that were chosen before."""
-    asked = Config(
-        **merged(settings or {"train": {"baselines": False}, "model": model}, {"seed": seed})
-    )
+    given = {"train": {"baselines": False}, "model": model}
+    if teach is not None:
+        given["objective"] = {"teach": teach}
+    asked = Config(**merged(settings or given, {"seed": seed}))
     data = copy.copy(data)
     data.planted = None
     trainer = Trainer(asked, load_dataset(data), progress=Silent())
@@ -151,7 +156,7 @@ def closed_form(data: Data, seed: int, settings: Any, *, fitted: bool) -> Answer
     nodes = data.val_mask
     calibrator = EntropyTemperatureScaling.fit(lambda: iter(logits[:, nodes]), data.y[nodes])
     found = Predictive.from_logits(logits, None, calibrator).probabilities
-    return Answer(found, -fit.keep if fitted else None)
+    return Answer(found, -fit.keep, p_value=fit.test.p_value) if fitted else Answer(found)
 
 
 def similarity(data: Data, *, jaccard: bool) -> Tensor:
@@ -207,6 +212,9 @@ MODELS: Mapping[str, Model] = {
     "cosine weights": weighted_by_cosine,
     "Jaccard": without_dissimilar,
     "default, one rate": lambda *given: train_network(*given, edges="one-rate"),
+    "fitted rates, no teacher": lambda data, seed, settings: train_network(
+        data, seed, settings, teach=0.0, edges="fitted"
+    ),
 }
 
 
@@ -227,7 +235,8 @@ class Cell(NamedTuple):
         return f"{self.graph} / {self.protocol} / {self.model} / {self.seed} / v{auto.VERSION}"
 
 
-MAIN = ("GCN-DO", DEFAULT, "closed form, fitted rates", "closed form, one rate", "MLP")
+CLOSED = ("closed form, fitted rates", "closed form, one rate")
+MAIN = ("GCN-DO", DEFAULT, *CLOSED, "MLP")
 RIVALS = (*MAIN, "recipe auto for GCN-DO", "GCN-BBGDC, one rate", "cosine weights", "Jaccard")
 PARTS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     "attack": ([g for g in GRAPHS if "25 %" in g], "ab", RIVALS),
@@ -235,9 +244,14 @@ PARTS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     "clean": (
         [g for g, noisy in GRAPHS.items() if "robust" not in noisy.dataset and not noisy.share],
         "a",
-        (DEFAULT, "default, one rate", "MLP"),
+        (*CLOSED, DEFAULT, "default, one rate", "MLP"),
     ),
     "random": ([g for g, noisy in GRAPHS.items() if noisy.share], "a", MAIN),
+    "attribution": (
+        [g for g in GRAPHS if "25 %" in g],
+        "a",
+        ("GCN-DO", DEFAULT, "fitted rates, no teacher"),
+    ),
 }
 """Of every part its graphs, protocols and models."""
 
@@ -298,6 +312,8 @@ def run_cell(cell: Cell, settings: Any = None) -> Record:
     if doubts and data.get("planted") is not None and bool(data.planted.any()):
         doubt = torch.stack(doubts).mean(0)
         record["planted_auroc"] = float(metrics.ood_auroc(doubt, data.planted))
+    if answers[0].p_value is not None:
+        record["edges_p"] = answers[0].p_value
     if settings is None:
         record["chosen"] = answers[0].settings
     return {name: value if name in EXACT else compact(value) for name, value in record.items()}

@@ -28,13 +28,14 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
 """Accuracy (%) on the same files as Jin et al. (KDD 2020) print it, under protocol a."""
 COLUMNS = (
     *("accuracy (%)", "accuracy, difference", "NLL", "NLL, difference"),
-    *("ECE (%)", "its floor (%)", "AURC", "AUROC of planted edges", "seeds"),
+    *("ECE (%)", "its floor (%)", "AURC", "AUROC of planted edges", "p", "seeds"),
 )
 TITLES = {
     "attack": "Edges planted by Metattack, a quarter as many as there are",
     "milder": "Edges planted by Metattack, a tenth as many as there are, and none",
     "clean": "Graphs as they are",
     "random": "Edges added at random",
+    "attribution": "Parts of the default",
 }
 Runs = Mapping[tuple[str, str, str], Mapping[int, Record]]
 """Records by graph, protocol and model, and by seed."""
@@ -72,7 +73,7 @@ def _without_title(table: Table) -> str:
 def _rows(
     runs: Runs, graph: str, protocol: str, models: Sequence[str], part: str
 ) -> list[tuple[str, list[tuple[str, ...]]]]:
-    reference = "default, one rate" if part == "clean" else REFERENCE
+    reference = {"clean": "closed form, one rate", "attribution": DEFAULT}.get(part, REFERENCE)
     rows = []
     for model in models:
         own = runs.get((graph, protocol, model), {})
@@ -89,7 +90,8 @@ def _rows(
             _mean(own, "ece", 100.0, 1),
             (f"{floors:.1f}",),
             _mean(own, "aurc", 1.0, 3),
-            (f"{fmean(found):.2f}" if found else "",),
+            (f"{fmean(found):.3f}" if found else "",),
+            (_p_values(own),),
             (str(len(own)),),
         ]
         rows.append((f"{graph}: {model}", cells))
@@ -98,6 +100,11 @@ def _rows(
             blank = [("",)] * (len(COLUMNS) - 1)
             rows.append((f"{graph}: {name}, as published", [(accuracy,), *blank]))
     return rows
+
+
+def _p_values(runs: Mapping[int, Record]) -> str:
+    found = [record["edges_p"] for record in runs.values() if "edges_p" in record]
+    return f"{max(found):.1g}" if found else ""
 
 
 def _mean(runs: Mapping[int, Record], score: str, factor: float, digits: int) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ STEPS = 60
 """The largest number of iterations of L-BFGS from one start."""
 BOUNDS = ((-8.0, 8.0), (-12.0, 12.0), (-6.0, 6.0), *[(-12.0, 12.0)] * 3)
 """The numbers between which the logit of the keep probability and ``Strengths`` are searched."""
+INFLATION = 1.5
+"""By how much larger than independent answers would make them likelihood ratios are taken to be."""
 PERMUTATIONS = 30
 """How often the similarity test permutes rates over edges."""
 
@@ -198,7 +200,7 @@ def graph_sum(graph: Graph) -> int:
 
 @dataclass(frozen=True)
 class EdgeTest:
-    """A test of rates per edge against one rate, joined from two by Bonferroni's correction.
+    """A test of rates per edge against one rate, joined from three by Bonferroni's correction.
 
     The *score test* looks in all directions. The score is the gradient of the log-likelihood in the
     coefficients at the best single rate: the sum over edges of what the likelihood gains if that
@@ -210,14 +212,17 @@ class EdgeTest:
     have similar features, or agree on their class, are kept more often. What the likelihood gains
     by that is compared with what it gains when the same rates are permuted over edges.
 
-    A likelihood ratio is not a test here: its chi-square distribution does not hold, because
-    answers of nodes depend on each other.
+    The *likelihood-ratio test* looks at the best fit, however far it is from one rate. Answers of
+    nodes depend on each other, so that its chi-square distribution does not quite hold: the ratio
+    is divided by ``INFLATION`` before it is compared.
     """
 
     score_p: float
     """The p-value of the score test."""
     similarity_p: float | None
     """The p-value of the similarity test; ``None`` where no similarity of the ends is known."""
+    likelihood_p: float
+    """The p-value of the likelihood-ratio test."""
     gain: float
     """The gain in log-likelihood per scored label over one rate."""
     level: float
@@ -225,9 +230,10 @@ class EdgeTest:
     @property
     def p_value(self) -> float:
         """How often edges that do not differ would seem to differ as much."""
-        if self.similarity_p is None:
-            return self.score_p
-        return min(1.0, 2.0 * min(self.score_p, self.similarity_p))
+        found = [self.score_p, self.likelihood_p]
+        if self.similarity_p is not None:
+            found.append(self.similarity_p)
+        return min(1.0, len(found) * min(found))
 
     @property
     def differs(self) -> bool:
@@ -490,7 +496,7 @@ class _Problem:
         """
         gain = max(0.0, self.score(best) - self.score(one)) / len(self.model.scored)
         if not self.count:
-            return EdgeTest(1.0, None, gain, level)
+            return EdgeTest(1.0, None, 1.0, gain, level)
         keep, strengths = self.parts(torch.from_numpy(one).float())
         logit = torch.logit(keep.detach(), 1e-6).requires_grad_()
         likelihood = self.model.log_likelihood(torch.sigmoid(logit), strengths).sum()
@@ -512,9 +518,12 @@ class _Problem:
             covariance = (known * each[:, None]).T @ known
             size = covariance.diagonal().mean().clamp_min(1e-300)
             found.append(float(score @ torch.linalg.solve(covariance / size + least, score) / size))
-        score_p = float(gammaincc(self.count / 2, min(found) / 2))  # the tail of chi-square
+        ratio = 2.0 * gain * len(self.model.scored) / INFLATION
+        score_p, ratio_p = (  # the tails of chi-square
+            float(gammaincc(self.count / 2, statistic / 2)) for statistic in (min(found), ratio)
+        )
         if not bool(alike.any()):
-            return EdgeTest(score_p, None, gain, level)
+            return EdgeTest(score_p, None, ratio_p, gain, level)
 
         generator, scores = torch.Generator().manual_seed(seed), list[float]()
         place = edge
@@ -528,7 +537,7 @@ class _Problem:
         deviation = float(permuted.std(ddof=1)) * sqrt(1.0 + 1.0 / PERMUTATIONS)
         excess = (scores[0] - float(permuted.mean())) / max(deviation, 1e-9)
         similarity_p = float(stdtr(PERMUTATIONS - 1, -excess))  # the tail of Student's t
-        return EdgeTest(score_p, similarity_p, gain, level)
+        return EdgeTest(score_p, similarity_p, ratio_p, gain, level)
 
     def _descend(self, start: Vector, *, free: bool) -> Vector:
         from scipy.optimize import minimize  # noqa: PLC0415 - it takes half a second to import

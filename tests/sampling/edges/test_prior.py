@@ -40,7 +40,7 @@ def test_fit_scores_no_worse_than_one_rate() -> None:
     ("graphs", "most"), [(8, 2), pytest.param(200, 17, marks=pytest.mark.slow)]
 )
 def test_numbers_permuted_over_edges_say_nothing(graphs: int, most: int) -> None:
-    alarms = {"score_p": 0, "similarity_p": 0, "p_value": 0}
+    alarms = dict.fromkeys(("score_p", "similarity_p", "likelihood_p", "p_value"), 0)
     for seed in range(graphs):
         data = town(seed, nodes=150, planted=100)
         fit = fit_edge_prior(data)

@@ -24,8 +24,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from graphdrop.graph.masks import Kind
 from graphdrop.kernels.gpu import rows
 from graphdrop.kernels.gpu.launch import OPTIONS, Rule, constants_of
+from graphdrop.kernels.passes import Form
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),  # A100
@@ -34,7 +36,6 @@ TARGETS = {
     "gfx942": GPUTarget("hip", "gfx942", 64),  # MI300
 }
 FEATURES = 128
-KINDS = {"none": 0, "hard": 1, "concrete": 2, "mean": 3, "table": 4}
 CHANNELS = {"edge": 1, "block": 3, "feature": None, "source": None}
 LAYOUTS = {"bfloat16": "*bf16", "float16": "*fp16"}
 
@@ -80,13 +81,16 @@ def source_of(name: str) -> ASTSource:
 def _row_constants(kind: str, channel: str, options: list[str]) -> dict[str, Any]:
     features = 7 if "narrow" in options else FEATURES
     shape = (1, 2) if "rates" in options else (1,)
-    rule = Rule(
-        KINDS[kind],
+    form = Form(
+        Kind.CONCRETE if kind == "table" else Kind(kind),
         CHANNELS[channel] or features,
         channel == "source",
         "symmetric" in options,
-        "loops" in options,
+        "loops" not in options,
         "antithetic" in options,
+    )
+    rule = Rule(
+        form,
         torch.zeros(shape),
         torch.zeros(1, 2, dtype=torch.int64),
         0.67,

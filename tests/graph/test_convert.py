@@ -90,28 +90,6 @@ def test_an_undirected_networkx_graph_goes_both_ways_and_its_loops_once() -> Non
     assert graph.num_edges == 5
 
 
-def test_parallel_edges_of_a_multigraph_have_the_same_rank_both_ways() -> None:
-    network = nx.MultiGraph()
-    network.add_edge(0, 1, weight=2.0)
-    network.add_edge(1, 0, weight=5.0)
-    graph = Graph.from_networkx(network, normalization="none")
-    assert graph.weight.tolist() == [2.0, 5.0, 2.0, 5.0]
-    assert graph.reverse.tolist() == [2, 3, 0, 1]
-
-
-def test_weights_of_networkx_edges_may_have_another_name() -> None:
-    network = nx.DiGraph()
-    network.add_edge(0, 1, weight=2.0, length=7)
-    graph = Graph.from_networkx(network, weight="length", normalization="none")
-    assert graph.weight.tolist() == [7.0]
-
-
-def test_an_empty_networkx_graph_is_an_empty_graph() -> None:
-    graph = Graph.from_networkx(nx.Graph())
-    assert (graph.num_dst, graph.num_edges) == (0, 0)
-    assert Graph.from_networkx(nx.empty_graph(3)).num_edges == 3
-
-
 def test_what_networkx_cannot_weigh_is_refused() -> None:
     network = nx.DiGraph()
     network.add_edge(0, 1, weight="heavy")

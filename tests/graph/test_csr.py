@@ -7,7 +7,7 @@ from scipy.sparse import csr_array, random_array
 from torch import Tensor
 
 from contracts.masked_sums import normal
-from graphdrop.graph import CSR, Graph
+from graphdrop.graph import CSR
 from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 
@@ -48,28 +48,8 @@ def test_the_sum_over_any_matrix_is_its_product_and_has_its_gradient(
     torch.testing.assert_close(found, dense.T @ gradient)
 
 
-def test_other_values_at_the_same_places_give_another_product() -> None:
-    sparse, dense = matrix()
-    x = normal(COLUMNS, 5)
-    before = aggregate(sparse, x)
-    torch.testing.assert_close(
-        aggregate(sparse.with_values(sparse.value + 1.0), x), (dense + (dense != 0.0)) @ x
-    )
-    assert torch.equal(aggregate(sparse, x), before)
-
-
 def test_a_mask_needs_the_ids_of_a_graph() -> None:
     sparse, _ = matrix()
     mask = Mask(Kind.HARD, torch.tensor(0.0), stream_key(1))
     with pytest.raises(TypeError, match="with a mask it takes a Graph"):
         aggregate(sparse, normal(COLUMNS, 5), mask)
-
-
-def test_a_graph_with_other_values_keeps_its_kind_and_its_ids() -> None:
-    part = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3).rows(torch.tensor([2]))
-    other = part.with_values(torch.zeros_like(part.value))
-    assert isinstance(other, Graph)
-    assert other.src_ids is part.src_ids
-    assert other.parent is part.parent
-    assert not other.value.any()
-    assert part.value.all()

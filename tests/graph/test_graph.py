@@ -5,7 +5,7 @@ import itertools
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 from random import Random
 
 import pytest
@@ -52,20 +52,6 @@ def test_a_small_graph_by_hand() -> None:
 
 
 @for_all(edge_lists(min_nodes=0))
-def test_edges_are_sorted_by_destination_then_source_and_parallels_keep_their_order(
-    edges: EdgeList,
-) -> None:
-    graph = numbered(edges)
-    expected = sorted(range(len(edges.edges)), key=lambda edge: edges.edges[edge][::-1])
-    ends = [edges.edges[edge] for edge in expected]
-    assert graph.weight.tolist() == expected
-    assert list(zip(graph.indices.tolist(), graph.edge_dst.tolist(), strict=True)) == ends
-    assert graph.indptr.tolist() == [
-        sum(destination < row for _, destination in ends) for row in range(edges.num_nodes + 1)
-    ]
-
-
-@for_all(edge_lists(min_nodes=0))
 def test_the_transpose_has_the_same_edges_sorted_by_source_then_destination(
     edges: EdgeList,
 ) -> None:
@@ -79,11 +65,6 @@ def test_the_transpose_has_the_same_edges_sorted_by_source_then_destination(
     for source, destination, edge, value in entries:
         assert (source, destination) == (graph.indices[edge], graph.edge_dst[edge])
         assert value == graph.value[edge]
-
-
-@for_all(edge_lists(min_nodes=0))
-def test_the_raw_weights_are_the_adjacency_matrix(edges: EdgeList) -> None:
-    assert torch.equal(dense(edges.graph("none")), edges.dense())
 
 
 @for_all(edge_lists(min_nodes=0))
@@ -111,16 +92,6 @@ def test_the_reverse_of_an_edge_has_its_ends_swapped_and_its_rank(edges: EdgeLis
     number = {edge: position for position, edge in enumerate(ends)}
     expected = [number.get((source, destination, r), -1) for destination, source, r in ends]
     assert graph.reverse.tolist() == expected
-
-
-@for_all(edge_lists(min_nodes=0))
-def test_loops_and_degrees_are_those_of_the_edges(edges: EdgeList) -> None:
-    graph = numbered(edges)
-    ends = list(zip(graph.indices.tolist(), graph.edge_dst.tolist(), strict=True))
-    assert graph.self_loop.tolist() == [source == destination for source, destination in ends]
-    into, out_of = (Counter(pair[side] for pair in edges.edges) for side in (1, 0))
-    assert graph.degree.tolist() == [into[node] for node in range(edges.num_nodes)]
-    assert graph.out_degree.tolist() == [out_of[node] for node in range(edges.num_nodes)]
 
 
 @for_all(edge_lists(), st.randoms(use_true_random=False))
@@ -164,19 +135,6 @@ def no_loops(edges: EdgeList) -> Graph:
     return Graph.from_edge_index(proper, edges.num_nodes, normalization="none")
 
 
-def test_parallel_self_loops_all_stay() -> None:
-    graph = EdgeList(2, [(1, 1), (1, 1)], [0.5, 0.25]).graph("none")
-    assert graph.weight.tolist() == [0.5, 0.25]
-    graph = EdgeList(2, [(1, 1), (1, 1)], [0.5, 0.25]).graph("row")
-    assert graph.weight.tolist() == [1.0, 0.5, 0.25]
-    torch.testing.assert_close(graph.value, torch.tensor([1.0, 2 / 3, 1 / 3]))
-
-
-def test_loops_are_not_added_when_they_are_not_wanted() -> None:
-    for graph in (TWO_WAY.graph(self_loops=False), TWO_WAY.graph("none")):
-        assert graph.num_edges == len(TWO_WAY.edges)
-
-
 @pytest.mark.parametrize("hub", [0, 299])
 def test_chunks_have_nearly_equal_work_even_beside_a_hub(hub: int) -> None:
     generator = torch.Generator().manual_seed(hub)
@@ -190,13 +148,6 @@ def test_chunks_have_nearly_equal_work_even_beside_a_hub(hub: int) -> None:
         work = [int((degree[start:end] + 1).sum()) for start, end in itertools.pairwise(chunks)]
         assert min(chunks.diff()) >= 0
         assert max(work) <= (graph.num_edges + 300) / 64 + int(degree.max()) + 2
-
-
-@for_all(edge_lists(min_nodes=0))
-def test_chunks_of_few_rows_still_cover_each_once(edges: EdgeList) -> None:
-    chunks = edges.graph().chunks
-    assert (len(chunks), int(chunks[0]), int(chunks[-1])) == (65, 0, edges.num_nodes)
-    assert bool((chunks.diff() >= 0).all())
 
 
 def test_indices_are_int32_where_they_fit_and_int64_where_not(
@@ -218,13 +169,6 @@ def test_indices_are_int32_where_they_fit_and_int64_where_not(
     assert TWO_WAY.graph().indices.dtype == torch.int32
 
 
-def test_draws_of_a_whole_graph_are_keyed_by_the_indices_themselves() -> None:
-    graph = TWO_WAY.graph()
-    assert graph.draw_src is graph.indices
-    assert graph.draw_dst is graph.edge_dst
-    assert graph.t_draw_dst is graph.t_indices
-
-
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
 def test_a_copy_has_the_same_tensors(clone: Callable[[Graph], Graph]) -> None:
     graph = TWO_WAY.graph().rows(torch.tensor([3, 1]))
@@ -237,12 +181,6 @@ def test_a_copy_has_the_same_tensors(clone: Callable[[Graph], Graph]) -> None:
     assert other.parent is not graph.parent
     assert torch.equal(other.parent.value, TWO_WAY.graph().value)
     assert other.normalization is graph.normalization
-
-
-def test_a_graph_cannot_be_changed() -> None:
-    graph = TWO_WAY.graph()
-    with pytest.raises(FrozenInstanceError):
-        graph.value = graph.weight  # type: ignore[misc]
 
 
 def test_moving_takes_every_tensor_along_and_staying_is_free() -> None:
@@ -258,22 +196,6 @@ def test_moving_takes_every_tensor_along_and_staying_is_free() -> None:
     assert part.to(torch.device("cpu")) is part
 
 
-def test_double_has_the_same_weights_in_float64() -> None:
-    part = TWO_WAY.graph().rows(torch.tensor([1, 3]))
-    double = part.double()
-    assert double.parent is not None
-    for graph, twin in ((part, double), (part.parent, double.parent)):
-        for name in ("weight", "value", "t_value"):
-            assert getattr(twin, name).dtype == torch.float64
-            assert torch.equal(getattr(twin, name), getattr(graph, name).double())
-    assert double.indices is part.indices
-
-
-def test_a_graph_says_its_size() -> None:
-    part = TWO_WAY.graph("row").rows(torch.tensor([1]))
-    assert repr(part) == "Graph(num_dst=1, num_src=3, num_edges=4, normalization='row')"
-
-
 def test_inputs_are_neither_changed_nor_shared() -> None:
     edge_index, edge_weight = torch.tensor([[0, 1], [1, 2]]), torch.tensor([2.0, 3.0])
     graph = Graph.from_edge_index(edge_index, 3, edge_weight, normalization="none")
@@ -281,12 +203,3 @@ def test_inputs_are_neither_changed_nor_shared() -> None:
     edge_weight.fill_(0.0)
     assert graph.indices.tolist() == [0, 1]
     assert graph.value.tolist() == [2.0, 3.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
-def test_edges_may_be_of_any_integer_type_and_not_contiguous(dtype: torch.dtype) -> None:
-    edge_index = TWO_WAY.edge_index.to(dtype)
-    columns = edge_index.T.contiguous().T
-    assert not columns.is_contiguous()
-    graph = Graph.from_edge_index(columns, 4)
-    assert torch.equal(graph.indices, TWO_WAY.graph().indices)

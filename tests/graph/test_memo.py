@@ -25,13 +25,6 @@ def part() -> Graph:
     return Graph.from_edge_index(EDGES, 4).rows(torch.tensor([1, 3]))
 
 
-def test_an_entry_is_made_once_and_may_be_none() -> None:
-    memo, made = Memo(), []
-    for _ in range(3):
-        assert memo.get("key", lambda: made.append(1)) is None
-    assert made == [1]
-
-
 def test_threads_that_ask_at_once_all_get_the_one_entry() -> None:
     memo, barrier, made = Memo(), threading.Barrier(4), []
 
@@ -48,18 +41,6 @@ def test_threads_that_ask_at_once_all_get_the_one_entry() -> None:
         got = list(pool.map(ask, range(4)))
     assert len(made) == 1
     assert all(one is made[0] for one in got)
-
-
-def test_an_entry_may_be_made_of_another() -> None:
-    memo = Memo()
-    assert memo.get("sum", lambda: 1 + memo.get("part", lambda: 2)) == 3
-
-
-def test_an_entry_that_could_not_be_made_is_tried_again() -> None:
-    memo = Memo()
-    with pytest.raises(ZeroDivisionError):
-        memo.get("key", lambda: 1 // 0)
-    assert memo.get("key", lambda: 5) == 5
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
@@ -96,11 +77,3 @@ def test_graphs_that_differ_in_values_share_what_is_derived_from_the_structure(n
     others = [graph.with_values(2 * graph.value), graph.normalized("row"), graph.double()]
     for other in others:
         assert getattr(other, name) is wanted
-
-
-def test_graphs_that_differ_in_values_do_not_share_what_is_derived_from_them() -> None:
-    graph = part()
-    graph.derived("sum", graph.value.sum)
-    other = graph.with_values(2 * graph.value)
-    assert torch.equal(other.t_value, 2 * graph.t_value)
-    assert other.derived("sum", other.value.sum) == 2 * graph.value.sum()

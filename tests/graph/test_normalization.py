@@ -39,20 +39,6 @@ def test_a_path_of_three_nodes_by_hand() -> None:
 
 
 @for_all(edge_lists())
-def test_row_divides_by_the_incoming_weight(edges: EdgeList) -> None:
-    full = with_loops(edges.dense())
-    expected = power(full.sum(1), -1.0) @ full
-    torch.testing.assert_close(dense(edges.graph("row")), expected, rtol=1e-6, atol=0)
-
-
-@for_all(edge_lists())
-def test_sym_divides_by_the_roots_of_both_incoming_weights(edges: EdgeList) -> None:
-    full = with_loops(edges.dense())
-    scale = power(full.sum(1), -0.5)
-    torch.testing.assert_close(dense(edges.graph("sym")), scale @ full @ scale, rtol=1e-6, atol=0)
-
-
-@for_all(edge_lists())
 def test_paper_adds_the_identity_after_normalizing(edges: EdgeList) -> None:
     adjacency = edges.dense()
     identity = torch.diag(with_loops(adjacency).diagonal())
@@ -69,35 +55,10 @@ def test_sym_is_the_gcn_norm_of_pyg_on_directed_weighted_graphs(edges: EdgeList)
     assert_same_matrix(edges.graph(), index, weight)
 
 
-@for_all(edge_lists(parallel=False))
-def test_sym_is_the_gcn_norm_of_pyg_without_weights(edges: EdgeList) -> None:
-    graph = Graph.from_edge_index(edges.edge_index, edges.num_nodes)
-    assert_same_matrix(graph, *gcn_norm(edges.edge_index, None, edges.num_nodes))
-
-
-@for_all(edge_lists(parallel=False))
-def test_sym_is_the_gcn_norm_of_pyg_without_added_loops(edges: EdgeList) -> None:
-    index, weight = gcn_norm(
-        edges.edge_index, edges.edge_weight, edges.num_nodes, add_self_loops=False
-    )
-    assert_same_matrix(edges.graph(self_loops=False), index, weight)
-
-
 def assert_same_matrix(graph: Graph, index: Tensor, weight: Tensor) -> None:
     expected = torch.zeros(graph.num_dst, graph.num_src, dtype=torch.float64)
     expected.index_put_((index[1], index[0]), weight.double(), accumulate=True)
     torch.testing.assert_close(dense(graph), expected, rtol=1e-5, atol=1e-7)
-
-
-@for_all(edge_lists(parallel=False))
-def test_sym_of_a_symmetric_matrix_is_symmetric_to_the_last_bit(edges: EdgeList) -> None:
-    both = {
-        ends: w
-        for (u, v), w in zip(edges.edges, edges.weights, strict=True)
-        for ends in ((u, v), (v, u))
-    }
-    graph = EdgeList(edges.num_nodes, list(both), list(both.values())).graph()
-    assert torch.equal(graph.value, graph.value[graph.reverse])
 
 
 @for_all(edge_lists())
@@ -142,10 +103,3 @@ def test_sums_are_taken_in_more_precision_than_the_weights_have() -> None:
     hub = float(graph.value[0])  # the hub's own loop
     assert hub == pytest.approx(1.0 / total, rel=1e-7)
     assert int(graph.degree[0]) == 100_001
-
-
-def test_an_unknown_normalization_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="normalization is 'left': give one of row, sym, paper"):
-        PATH.graph("left")
-    with pytest.raises(ValueError, match="normalization is 'left'"):
-        PATH.graph().normalized("left")

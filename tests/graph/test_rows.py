@@ -1,7 +1,6 @@
 """A part of a graph computes just the rows that are read, exactly as the whole would."""
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contracts.edge_lists import EdgeList, dense, edge_lists, for_all
-from graphdrop.data import Dataset
 from graphdrop.graph import Graph, Normalization
 
 KITE = EdgeList(
@@ -62,15 +60,6 @@ def test_a_part_is_those_rows_of_the_matrix(case: tuple[Graph, list[int]]) -> No
 
 
 @for_all(graphs_with_rows())
-def test_a_part_reads_each_source_that_it_needs_once_in_sorted_order(
-    case: tuple[Graph, list[int]],
-) -> None:
-    graph, rows = case
-    needed = {int(u) for v in rows for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
-    assert ids(graph.rows(row_tensor(rows)).src_ids) == sorted(needed)
-
-
-@for_all(graphs_with_rows())
 def test_an_edge_of_a_part_is_the_edge_of_the_whole(case: tuple[Graph, list[int]]) -> None:
     graph, rows = case
     part = graph.rows(row_tensor(rows))
@@ -81,18 +70,6 @@ def test_an_edge_of_a_part_is_the_edge_of_the_whole(case: tuple[Graph, list[int]
         assert torch.equal(getattr(part, name), getattr(graph, name)[edge]), name
     rank = torch.zeros(graph.num_edges, dtype=torch.int32) if graph.rank is None else graph.rank
     assert ids(rank[edge]) == (ids(part.rank) if part.rank is not None else [0] * part.num_edges)
-
-
-@for_all(graphs_with_rows())
-def test_the_transpose_of_a_part_has_its_edges_by_source(case: tuple[Graph, list[int]]) -> None:
-    graph, rows = case
-    part = graph.rows(row_tensor(rows))
-    columns = torch.repeat_interleave(part.out_degree.long())
-    assert torch.equal(part.indices[part.t_edge], columns.to(part.indices))
-    assert torch.equal(part.edge_dst[part.t_edge], part.t_indices)
-    assert torch.equal(part.value[part.t_edge], part.t_value)
-    assert torch.equal(part.draw_dst[part.t_edge], part.t_draw_dst)
-    assert sorted(part.t_edge.tolist()) == list(range(part.num_edges))
 
 
 @for_all(graphs_with_rows())
@@ -117,27 +94,6 @@ def test_a_part_of_a_part_is_a_part_of_the_whole(
     assert one.parent is graph
     for name in ("indptr", "indices", "value", "t_edge", "dst_ids", "src_ids", "parent_edge"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
-
-
-@for_all(graphs_with_rows(), st.sampled_from(Normalization))
-def test_a_part_is_normalized_as_the_whole_is(
-    case: tuple[Graph, list[int]], kind: Normalization
-) -> None:
-    graph, rows = case
-    part = graph.rows(row_tensor(rows)).normalized(kind)
-    expected = graph.normalized(kind).rows(row_tensor(rows))
-    assert part.normalization is kind
-    assert torch.equal(part.value, expected.value)
-    assert torch.equal(part.t_value, expected.t_value)
-    assert part.parent is not None
-    assert part.parent.normalization is kind
-
-
-def test_a_mask_names_the_rows_that_it_marks() -> None:
-    graph = KITE.graph()
-    masked = graph.rows(torch.tensor([False, True, False, False, True]))
-    assert ids(masked.dst_ids) == [1, 4]
-    assert torch.equal(masked.value, graph.rows(torch.tensor([1, 4])).value)
 
 
 @for_all(graphs_with_rows(), st.integers(1, 4))
@@ -173,15 +129,6 @@ def test_layers_over_a_receptive_field_give_the_rows_of_the_whole_product(
     for layer in field:
         part = torch.tanh(dense(layer) @ part)
     torch.testing.assert_close(part, whole[row_tensor(rows)], rtol=1e-12, atol=1e-12)
-
-
-def test_four_layers_on_the_training_nodes_of_cora_read_these_rows(
-    load_benchmark: Callable[[str], Dataset],
-) -> None:
-    cora = load_benchmark("cora")
-    field = Graph.from_data(cora.data).receptive_field(cora.split.train, 4)
-    assert [part.num_dst for part in reversed(field)] == [140, 644, 1664, 2218]
-    assert all(int(part.self_loop.sum()) == part.num_dst for part in field)
 
 
 def test_a_receptive_field_wants_a_whole_graph_and_a_layer() -> None:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
 
 from graphdrop.graph import Graph
 from graphdrop.graph.validate import MAX_NODES
@@ -86,16 +85,3 @@ def test_weights_that_are_no_weights_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         Graph.from_edge_index(EDGES, edge_weight=edge_weight)
-
-
-def test_integer_and_float64_weights_become_float32() -> None:
-    for weight in (torch.tensor([2, 3]), torch.tensor([2.0, 3.0]).double()):
-        graph = Graph.from_edge_index(EDGES, edge_weight=weight, normalization="none")
-        assert graph.weight.dtype == torch.float32
-        assert graph.weight.tolist() == [2.0, 3.0]
-
-
-def test_an_edge_index_of_pyg_is_an_edge_index() -> None:
-    graph = Graph.from_edge_index(EdgeIndex(EDGES, sparse_size=(3, 3)))
-    assert type(graph.indices) is Tensor
-    assert torch.equal(graph.indices, Graph.from_edge_index(EDGES).indices)

@@ -1,19 +1,19 @@
-"""The memory of a large result that is gone serves the next, never one beside a live one."""
+"""Large results lie in huge pages; the memory of one that is gone serves the next."""
 
-import mmap
-from concurrent.futures import ThreadPoolExecutor
+import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphdrop.graph import Graph
-from graphdrop.kernels import aggregate, release_memory
+from graphdrop.kernels import aggregate, in_huge_pages
 from graphdrop.kernels.buffers import HUGE_PAGE, LEAST_BYTES, Pool
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(mmap, "MADV_HUGEPAGE"), reason="large results are torch's own on this system"
-)
 ROWS = LEAST_BYTES // 512
+
+
 PLACE = LEAST_BYTES + HUGE_PAGE  # what ROWS rows of 128 numbers take, wherever they begin
 
 
@@ -56,28 +56,42 @@ def test_memory_can_be_given_back(pool: Pool) -> None:
     assert kept.fill_(1.0).sum() == kept.numel()
 
 
-def test_threads_never_get_one_place_at_once(pool: Pool) -> None:
-    def use(number: int) -> bool:
-        mine = pool.empty(ROWS, 128).fill_(number)
-        return bool((mine[::4096] == number).all())
-
-    with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(use, range(40)))
-    lent, idle = pool.sizes()
-    assert lent == 0
-    assert 0 < idle <= 4 * PLACE
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def test_a_training_step_takes_its_memory_once() -> None:
-    release_memory()
-    graph = Graph.from_edge_index(torch.randint(0, ROWS, (2, 1000)), ROWS)
-    x = torch.ones(ROWS, 128, requires_grad=True)
-    places = set()
-    for _ in range(3):
-        out = aggregate(graph, x)
-        out.backward(torch.ones_like(out))  # type: ignore[no-untyped-call]
-        assert x.grad is not None
-        places |= {out.data_ptr(), x.grad.data_ptr()}
-        del out
-        x.grad = None
-    assert len(places) == 2
+def flags_of_memory_at(address: int) -> list[str]:
+    """What the kernel was told about the mapping that an address lies in."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= address < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise LookupError(f"no mapping holds {address:#x}")
+
+
+def test_the_sum_of_moved_features_is_the_same_to_the_bit() -> None:
+    x = torch.randn(90_000, 96)
+    graph = Graph.from_edge_index(torch.randint(0, len(x), (2, 1000)), len(x))
+    moved = in_huge_pages(x)
+    assert torch.equal(moved, x)
+    assert moved.data_ptr() != x.data_ptr()
+    assert torch.equal(aggregate(graph, moved), aggregate(graph, x))
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not THP.exists() or "[never]" in THP.read_text(),
+    reason="this system gives no huge pages",
+)
+def test_huge_pages_are_asked_for() -> None:
+    moved = in_huge_pages(torch.ones(60_000, 256))
+    middle = moved.data_ptr() + moved.nbytes // 2
+    assert "hg" in flags_of_memory_at(middle)  # whether it gets them is the system's choice
+
+
+@pytest.mark.parametrize("x", [torch.ones(3), torch.ones(3, 2, dtype=torch.float64)])
+def test_what_is_no_float32_matrix_is_refused(x: torch.Tensor) -> None:
+    with pytest.raises(
+        ValueError, match=r"x is torch\.float.*; it takes a float32 matrix on the CPU"
+    ):
+        in_huge_pages(x)

@@ -102,13 +102,3 @@ def test_no_more_messages_exist_at_once_than_allowed(kind: Kind, per_edge: bool)
     assert allowed < all_messages / 1.5
     assert allocations(lambda: step(budget)).peak < allowed
     assert allocations(lambda: step(1 << 40)).peak > 3 * all_messages
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_it_computes_in_the_type_of_x(dtype: torch.dtype) -> None:
-    x = normal(7, 3)
-    mask = relaxed(torch.tensor(0.3))
-    out = aggregate(GRAPH, x.to(dtype), mask)
-    assert out.dtype == dtype
-    exact = aggregate(GRAPH, x.double(), mask)
-    torch.testing.assert_close(out.double(), exact, rtol=0.03, atol=0.03)

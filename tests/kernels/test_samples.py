@@ -7,7 +7,7 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
 from graphdrop.kernels import aggregate, samples
-from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
+from graphdrop.kernels.samples import aggregate_stacked
 
 
 def masks_of(kind: Kind, **options: object) -> list[Mask]:
@@ -40,18 +40,6 @@ def test_samples_drawn_together_have_the_bits_of_each_alone(
     together = aggregate_stacked(graph, x[:, None], masks)
     assert torch.equal(together, torch.stack(alone, 1))
     assert not torch.equal(alone[0], alone[1])
-
-
-def test_samples_may_each_have_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = Graph.from_edge_index(power_law_edges(300, 2000), 300)
-    inputs = [normal(300, 20, seed=sample) for sample in range(3)]
-    inputs[1] = inputs[1].t().contiguous().t()
-    masks = masks_of(Kind.HARD)
-    alone = [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
-    assert all(map(torch.equal, aggregate_samples(graph, inputs, masks), alone))
-    monkeypatch.delattr(samples, "aggregate")
-    together = aggregate_stacked(graph, torch.stack(inputs, 1), masks)
-    assert torch.equal(together, torch.stack(alone, 1))
 
 
 @pytest.mark.parametrize("apart", ["kinds", "edges", "before"])

@@ -11,7 +11,6 @@ from contracts.edge_lists import edge_lists, for_all
 from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import aggregate
 from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, draw_sums
 
@@ -127,28 +126,6 @@ def dense_graph(nodes: int = 8) -> Graph:
     return Graph.from_edge_index(torch.cartesian_prod(everyone, everyone).T, nodes)
 
 
-@pytest.mark.parametrize(
-    ("logit", "blocks", "backend"),
-    [
-        (-CERTAIN, 1, "fused"),
-        (CERTAIN, 2, "fused"),
-        (CERTAIN, None, "fused"),
-        (torch.inf, None, "fused"),
-        (-torch.inf, 2, "fused"),
-        (-CERTAIN, 2, "reference"),
-        (torch.inf, None, "reference"),
-    ],
-)
-def test_a_connection_that_is_kept_or_dropped_for_certain_is_so_in_both_passes(
-    logit: float, blocks: int | None, backend: str
-) -> None:
-    mask = Mask(Kind.HARD, torch.tensor(logit), stream_key(0), blocks=blocks)
-    sums = draw_sums(dense_graph(), mask, 100, backend=backend)
-    everything = sums.count if logit > 0 else 0
-    assert sums.kept == sums.kept_opposite == everything
-    assert sums.keep == float(logit > 0)
-
-
 @pytest.mark.parametrize("per_edge", [False, True])
 def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalization="none")
@@ -158,35 +135,6 @@ def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None
     sums = draw_sums(graph, mask, features)
     assert_same(sums, draw_sums(graph, mask, features, backend="reference"))
     assert int(sums.count.sum()) == 2 * features
-
-
-def test_the_sums_do_not_depend_on_the_number_of_threads() -> None:
-    graph = Graph.from_edge_index(power_law_edges(300, 5000), 300)
-    mask = Mask(Kind.HARD, torch.tensor(0.3), stream_key(9), blocks=3)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = draw_sums(graph, mask, 7)
-        torch.set_num_threads(2)
-        assert_same(alone, draw_sums(graph, mask, 7))
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_both_passes_of_a_pair_have_the_same_sums() -> None:
-    mask = Mask(Kind.HARD, torch.tensor(0.3), stream_key(9), blocks=3)
-    sums = draw_sums(dense_graph(), mask, 7)
-    assert_same(sums, draw_sums(dense_graph(), replace(mask, antithetic=True), 7))
-    assert sums.kept != sums.kept_opposite
-
-
-def test_what_the_sums_say_is_what_the_kernel_keeps() -> None:
-    graph = dense_graph().with_values(torch.ones(64))
-    for antithetic in (False, True):
-        mask = Mask(Kind.HARD, torch.tensor(0.4), stream_key(2), blocks=None, antithetic=antithetic)
-        sums = draw_sums(graph, mask, 5)
-        kept = aggregate(graph, torch.ones(8, 5), mask).sum()
-        assert kept == (sums.kept_opposite if antithetic else sums.kept)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from graphdrop.kernels.threads import (
     CrowdedTeams,
     Waiting,
     runtimes,
-    seconds_queued,
 )
 
 linux = pytest.mark.skipif(
@@ -78,29 +77,6 @@ def test_threads_sleep_once_the_machine_is_busy_and_spin_when_it_is_free_again(m
     assert not waiting.asleep
 
 
-def test_threads_go_on_spinning_on_a_free_machine(machine, waiting):
-    machine.passes(BUSY_SECONDS, busy=0.01)
-    waiting.look()
-    assert not waiting.asleep
-
-
-@linux
-def test_one_free_moment_does_not_end_the_sleep(machine, waiting):
-    machine.passes(BUSY_SECONDS, busy=0.5)
-    waiting.look()
-    machine.passes(BUSY_SECONDS, busy=0.0)
-    waiting.look()
-    assert waiting.asleep
-
-
-def test_between_two_measurements_a_look_asks_nothing_of_the_system(machine, waiting):
-    asked = machine.asked
-    for _ in range(100):
-        machine.passes(BUSY_SECONDS / 200, busy=1.0)
-        waiting.look()
-    assert machine.asked == asked
-
-
 def test_each_calling_thread_is_measured_by_itself(machine, waiting):
     """Another thread may have been queued for longer in its whole life; that says nothing."""
     machine.passes(BUSY_SECONDS, busy=1.0)
@@ -108,22 +84,6 @@ def test_each_calling_thread_is_measured_by_itself(machine, waiting):
     other.start()
     other.join()
     assert not waiting.asleep
-
-
-def test_a_system_that_does_not_count_waiting_is_left_alone():
-    machine = Machine()
-    waiting = Waiting(lambda: None, lambda: machine.now)
-    for _ in range(3):
-        waiting.look()
-        machine.passes(FREE_SECONDS, busy=1.0)
-    assert not waiting.asleep
-
-
-@linux
-def test_the_time_a_thread_is_queued_never_goes_back():
-    first = seconds_queued()
-    assert first is not None
-    assert 0.0 <= first <= (seconds_queued() or 0.0)
 
 
 @linux

@@ -16,7 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphdrop.graph.masks import Kind, Mask, Sharing
 from graphdrop.graph import Graph
 from graphdrop.inference.predictive import sum_samples
-from graphdrop.kernels import aggregate, aggregate_samples, aggregate_stacked, gpu
+from graphdrop.kernels import aggregate, gpu
+from graphdrop.kernels.gpu import launch, masked
+from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
 
 original, sent = torch.Tensor.to, []
 
@@ -31,6 +33,19 @@ def to(self, *arguments, **options):
 
 torch.Tensor.to = to
 gpu.has_triton = lambda: True
+# what would be launched there: all that it reads is on the device
+def sum_rows(direction, x, rule):
+    read = [x, rule.rates, rule.keys, direction.indptr, *direction.segments, direction.value]
+    assert all(tensor.is_cuda for tensor in read)
+    return x.new_empty(direction.num_rows, rule.keys.shape[0], x.shape[2]), None
+
+
+def multiply(matrix, x, *, transposed):
+    assert x.is_cuda and matrix.value.is_cuda
+    return x.new_empty(matrix.num_rows, x.shape[1])
+
+
+launch.sum_rows, masked._multiply = sum_rows, multiply
 graph = Graph.from_edge_index(torch.randint(0, 9, (2, 30)), 9)
 with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
     there = graph.to("cuda")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
-from typing import Never
+from typing import Any, Never, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from graphdrop.graph import CSR, Graph, Normalization
 from graphdrop.graph.masks import Kind, Mask, block_of_feature
-from graphdrop.kernels import cpu, gpu, reference, tabled
+from graphdrop.kernels import cpu, gpu, reference
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -34,6 +36,12 @@ class Backend(StrEnum):
         raise ValueError(f"backend is {value!r}: give one of {', '.join(cls)}")
 
 
+def leave_uncompiled(function: Function) -> Function:
+    """``torch.compiler.disable``, which keeps the types of the function."""
+    return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+
+
+@leave_uncompiled
 def aggregate(
     graph: CSR, x: Tensor, mask: Mask | None = None, *, backend: Backend | str = Backend.AUTO
 ) -> Tensor:
@@ -90,7 +98,7 @@ def _sum_of_edges(graph: CSR, x: Tensor, mask: Mask, backend: Backend) -> Tensor
         )
     out: Tensor
     if fits and backend in (Backend.AUTO, Backend.FUSED):
-        out = (cpu.aggregate if mask.table is None else tabled.aggregate)(graph, x, mask)
+        out = cpu.aggregate(graph, x, mask)
     elif backend is Backend.TRITON or (backend is Backend.AUTO and is_on_gpu(graph, x, mask)):
         _check_triton(graph, x, mask)
         out = gpu.aggregate(graph, x, mask)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphdrop.graph import masks as draws
 from graphdrop.graph import sorting
+from graphdrop.graph.masks import SOURCE_ONLY, draw_bits, edge_hash
 from graphdrop.kernels.loops import SOURCE, compiled, draw_value, edge_bits
 from graphdrop.kernels.passes import array
 
@@ -38,10 +38,10 @@ def entry_draws(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor
 def _drawn_by_torch(key: Tensor, ids: Tensor | None, indptr: Tensor, columns: Tensor) -> Tensor:
     device, rows = columns.device, len(indptr) - 1
     nodes = torch.arange(rows, device=device) if ids is None else ids.to(device)
-    alone = torch.full_like(nodes, draws.SOURCE_ONLY, dtype=torch.int64)
-    bits = draws.edge_hash(key.to(device), alone, nodes)
+    alone = torch.full_like(nodes, SOURCE_ONLY, dtype=torch.int64)
+    bits = edge_hash(key.to(device), alone, nodes)
     row = sorting.rows_of(indptr, len(columns)).long()
-    return draws.draw_bits(bits[row], columns.long()).to(torch.int32)
+    return draw_bits(bits[row], columns.long()).to(torch.int32)
 
 
 @partial(compiled, parallel=False)

@@ -21,7 +21,14 @@ import numpy as np
 import platformdirs
 from numba import njit, prange
 
-from graphdrop.graph import masks as draws
+from graphdrop.graph.masks import (
+    LANE_MULTIPLIERS,
+    MIX_MULTIPLIER,
+    RANK_MULTIPLIER,
+    SOURCE_ONLY,
+    generator,
+    rule,
+)
 from graphdrop.io.private_folder import private_folder
 from graphdrop.kernels import multipliers, tiles
 from graphdrop.kernels.multipliers import Constant, accumulate, accumulate_slope, is_per_edge
@@ -32,10 +39,10 @@ AHEAD = 16  # edges between asking for a row and using it
 
 _U32, _U28 = np.uint64(32), np.uint64(28)
 _ONE = np.float32(1.0)
-_MIX = np.uint64(draws.MIX_MULTIPLIER)
-_RANK = np.uint64(draws.RANK_MULTIPLIER)
-_SOURCE_ONLY = np.uint64(draws.SOURCE_ONLY)
-_FIRST, _SECOND = (np.uint32(factor) for factor in draws.LANE_MULTIPLIERS)
+_MIX = np.uint64(MIX_MULTIPLIER)
+_RANK = np.uint64(RANK_MULTIPLIER)
+_SOURCE_ONLY = np.uint64(SOURCE_ONLY)
+_FIRST, _SECOND = (np.uint32(factor) for factor in LANE_MULTIPLIERS)
 
 TRANSPOSED, SYMMETRIC, SOURCE, KEEP_LOOPS, FAR = 1, 2, 4, 8, 16
 """Flags: rows are sources; one draw for both directions; draws of the source; self-loops unmasked;
@@ -47,7 +54,7 @@ def cache_directory() -> Path:
 
     Only this user has access to it, because its contents are executed.
     """
-    modules = (draws.generator, draws.rule, multipliers, tiles)
+    modules = (generator, rule, multipliers, tiles)
     files = [*(str(module.__file__) for module in modules), __file__]
     sources = b"".join(Path(file).read_bytes() for file in files)
     root = os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_dir("graphdrop")
@@ -71,7 +78,7 @@ def compiled(function: Callable[..., Any], parallel: bool = True) -> Any:
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any) -> Any:
-    """``draws.edge_hash`` of the edge between two ids, as the flags say."""
+    """``masks.edge_hash`` of the edge between two ids, as the flags say."""
     destination, source = np.uint64(row), np.uint64(column)
     if flags & TRANSPOSED:
         destination, source = source, destination
@@ -88,7 +95,7 @@ def edge_bits(row: Any, column: Any, rank: Any, key0: Any, key1: Any, flags: Any
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def draw_value(bits: Any, number: Any) -> Any:
-    """``draws.draw_bits`` of one edge: its draw of this number, for loops that sum no features."""
+    """``masks.draw_bits`` of one edge: its draw of this number, for loops that sum no features."""
     lane = np.uint32(number // 32 * 16 + number % 16)
     word = np.uint32(np.uint32(bits) + np.uint32(lane * np.uint32(bits >> _U32)))
     word = np.uint32((word ^ (word >> np.uint32(16))) * _FIRST)

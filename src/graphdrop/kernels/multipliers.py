@@ -63,7 +63,7 @@ class EightBlocks(NamedTuple):
     first: Any
 
 
-EVEN_BLOCKS: dict[int, type] = {1: OneBlock, 2: TwoBlocks, 4: FourBlocks, 8: EightBlocks}
+EVEN_BLOCKS: dict[type, int] = {OneBlock: 1, TwoBlocks: 2, FourBlocks: 4, EightBlocks: 8}
 """Separate types, because the code depends on the number of blocks."""
 
 
@@ -74,22 +74,22 @@ class Features(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """Any other blocks: the lane counter and the half of the lane of each feature."""
+    """Any other blocks: the lane counter of each feature, and the shift to its half of the lane."""
 
     counter: Any
-    shift: Any
+    half: Any
 
 
 class Constant(NamedTuple):
     """Multiply by a constant."""
 
-    scale: Any
+    factor: Any
 
 
 class ConstantPerEdge(NamedTuple):
     """Multiply by a constant per edge."""
 
-    scale: Any
+    factor: Any
 
 
 class Hard(NamedTuple):
@@ -101,7 +101,7 @@ class Hard(NamedTuple):
 
 
 class HardPerEdge(NamedTuple):
-    """The same with a threshold for every edge."""
+    """The same with a threshold for every edge, or for every sample."""
 
     threshold: Any
     above: Any
@@ -159,139 +159,127 @@ def _look_up(
 
 
 class _Emitter:
-    """Emits the multiplier of one edge for one tile."""
+    """Emits the multiplier of one edge for one tile.
+
+    ``entry`` is where the arrays of a rule are read: at the number of the edge or of the sample.
+    """
 
     def __init__(
-        self, context: Any, builder: ir.IRBuilder, kinds: Any, values: Any, signed: bool = False
+        self,
+        context: Any,
+        builder: ir.IRBuilder,
+        kinds: Any,
+        values: Any,
+        entry: Any,
+        signed: bool = False,
     ) -> None:
-        self.builder, self.signed = builder, signed
+        self.builder, self.entry, self.signed = builder, entry, signed
         channel, rule = kinds
         self.channel, self.rule = channel.instance_class, rule.instance_class
-        for part, kind, value in zip(("channel", "rule"), kinds, values, strict=True):
-            fields = dict(zip(kind.fields, cgutils.unpack_tuple(builder, value), strict=True))
-            for name, field_kind in zip(kind.fields, kind.types, strict=True):
-                if isinstance(field_kind, types.Array):
-                    fields[name] = data_pointer(context, builder, field_kind, fields[name])
-            setattr(self, f"{part}_fields", fields)
+        self.fields: dict[str, Any] = {}
+        for kind, value in zip(kinds, values, strict=True):
+            parts = cgutils.unpack_tuple(builder, value)
+            for name, field_kind, part in zip(kind.fields, kind.types, parts, strict=True):
+                is_array = isinstance(field_kind, types.Array)
+                self.fields[name] = (
+                    data_pointer(context, builder, field_kind, part) if is_array else part
+                )
+        self.blocks = EVEN_BLOCKS.get(self.channel, 0)
 
-    channel_fields: dict[str, Any]
-    rule_fields: dict[str, Any]
-    table: Any
-    shift: Any
-
-    def multiplier(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
+    def multiplier(self, bits: Any, start: Any, width: int) -> Any:
         """A number for each of the equal parts of the tile: one, one per block or feature."""
-        if self.rule is Constant:
-            return splat(self.builder, self.rule_fields["scale"], 1)
-        if self.rule is ConstantPerEdge:
-            return splat(self.builder, self._per_edge("scale", edge), 1)
-        if self._relaxed:
-            self._find_table(edge)
-        emit = {Features: self._features, Lanes: self._lanes}.get(self.channel, self._even_blocks)
-        return emit(bits, edge, start, width)
+        builder = self.builder
+        if self.rule in (Constant, ConstantPerEdge):
+            return splat(builder, self._read("factor"), 1)
+        if self.channel is Features:
+            return self._features(bits, start, width)
+        if self.blocks:
+            words = lane_words(builder, bits, counters(self.blocks), self.fields["first"])
+        else:
+            counter, half = (self._load(field, start, width) for field in ("counter", "half"))
+            words = builder.lshr(lane_words(builder, bits, counter), half)
+        draws = builder.and_(words, constants(I32, [0xFFFF] * words.type.count))
+        if self.rule in (Hard, HardPerEdge):
+            return self._choose(draws)
+        table, shift = self._find_table()
+        indices = builder.lshr(draws, splat(builder, shift, draws.type.count))
+        if self.channel is Lanes:
+            # little-endian: the low half of each 32-bit index comes first
+            return self._relax(
+                _look_up(builder, table, indices, [2 * lane for lane in range(width)])
+            )
+        entries = ir.Constant(vector(F32, self.blocks), ir.Undefined)
+        for lane in range(self.blocks):
+            index = builder.zext(builder.extract_element(indices, I32(lane)), I64)
+            entry = builder.load(builder.gep(table, [index]))
+            entries = builder.insert_element(entries, entry, I32(lane))
+        return self._relax(entries)
 
-    @property
-    def _relaxed(self) -> bool:
-        return self.rule in (Concrete, ConcretePerSample, ConcretePerEdge)
+    def _features(self, bits: Any, start: Any, width: int) -> Any:
+        builder = self.builder
+        lanes = (width + 31) // 32 * 16
+        # a tile starts at a multiple of 32 features, which is 16 lanes
+        words = lane_words(builder, bits, counters(lanes), builder.sdiv(start, I64(2)))
+        if self.rule in (Hard, HardPerEdge):
+            return self._choose(halves(builder, words, width))
+        table, shift = self._find_table()
+        # both halves of a lane at once: what one loses at its low end must not enter the other
+        read = builder.mul(builder.lshr(I32(0xFFFF), shift), I32(0x10001))
+        packed = builder.and_(
+            builder.lshr(words, splat(builder, shift, lanes)), splat(builder, read, lanes)
+        )
+        order = [2 * (draw // 32 * 16 + draw % 16) + draw // 16 % 2 for draw in range(width)]
+        return self._relax(_look_up(builder, table, packed, order))
 
-    def _find_table(self, edge: Any) -> None:
-        """The offset of the table of this edge or sample, and the bits of a draw that it reads."""
-        builder, table = self.builder, self.rule_fields["table"]
+    def _read(self, field: str) -> Any:
+        """A number of the rule, or the one of this edge or sample."""
+        found = self.fields[field]
+        if isinstance(found.type, ir.PointerType):
+            found = self.builder.load(self.builder.gep(found, [self.entry]))
+        return found
+
+    def _load(self, field: str, start: Any, width: int) -> Any:
+        pointer = self.builder.gep(self.fields[field], [start])
+        kind = vector(I32, width).as_pointer()
+        return self.builder.load(self.builder.bitcast(pointer, kind), align=4)
+
+    def _find_table(self) -> tuple[Any, Any]:
+        """The table of this edge or sample, and the bits of a draw that it does not read."""
+        builder, table = self.builder, self.fields["table"]
         if self.rule is ConcretePerEdge:
-            whole = builder.trunc(self._per_edge("whole", edge), I1)
-            self.shift = builder.select(whole, I32(0), I32(DRAW_BITS - TABLE_BITS))
+            whole = builder.trunc(self._read("whole"), I1)
+            shift = builder.select(whole, I32(0), I32(DRAW_BITS - TABLE_BITS))
             first = builder.select(whole, I64(1 << TABLE_BITS), I64(0))
         else:
-            self.shift = builder.trunc(self.rule_fields["shift"], I32)
-            first = I64(0)
-        if self.rule is ConcretePerSample:  # the sample's number stands where the edge's does
-            size = builder.lshr(I32(1 << DRAW_BITS), self.shift)
-            first = builder.mul(edge, builder.zext(size, I64))
-        self.table = builder.gep(table, [first])
+            shift, first = builder.trunc(self.fields["shift"], I32), I64(0)
+        if self.rule is ConcretePerSample:
+            size = builder.lshr(I32(1 << DRAW_BITS), shift)
+            first = builder.mul(self.entry, builder.zext(size, I64))
+        return builder.gep(table, [first]), shift
 
-    def _shifted(self, words: Any) -> Any:
-        """Without the bits of a draw that the table does not read."""
-        return self.builder.lshr(words, splat(self.builder, self.shift, words.type.count))
-
-    def _per_edge(self, field: str, edge: Any) -> Any:
-        return self.builder.load(self.builder.gep(self.rule_fields[field], [edge]))
-
-    def _threshold(self, edge: Any) -> Any:
-        if self.rule is HardPerEdge:
-            return self._per_edge("threshold", edge)
-        return self.builder.trunc(self.rule_fields["threshold"], I32)
-
-    def _choose(self, draws: Any, edge: Any) -> Any:
+    def _choose(self, draws: Any) -> Any:
         """A hard multiplier for a vector of draws."""
-        width = draws.type.count
+        threshold = self._read("threshold")
+        if self.rule is Hard:
+            threshold = self.builder.trunc(threshold, I32)
+        numbers = threshold, self.fields["above"], self.fields["below"]
         threshold, above, below = (
-            splat(self.builder, value, width)
-            for value in (
-                self._threshold(edge),
-                self.rule_fields["above"],
-                self.rule_fields["below"],
-            )
+            splat(self.builder, number, draws.type.count) for number in numbers
         )
         return self.builder.select(self.builder.icmp_unsigned(">=", draws, threshold), above, below)
 
-    def _relax(self, entries: Any, edge: Any) -> Any:
+    def _relax(self, entries: Any) -> Any:
         """A concrete multiplier from table entries."""
         if self.rule is not ConcretePerEdge:
             return entries
         width = entries.type.count
         one = constants(F32, [1.0] * width)
-        ratio = self.builder.fmul(splat(self.builder, self._per_edge("odds", edge), width), entries)
+        ratio = self.builder.fmul(splat(self.builder, self._read("odds"), width), entries)
         kept = self.builder.fdiv(one, self.builder.fadd(one, ratio))
         if not self.signed:
             return kept
         dropped = self.builder.fneg(self.builder.fmul(ratio, kept))
         return self.builder.select(self.builder.fcmp_ordered(">=", ratio, one), kept, dropped)
-
-    def _even_blocks(self, bits: Any, edge: Any, _start: Any, _width: int) -> Any:
-        """Multipliers from the low halves of a few lanes, looked up one by one."""
-        builder = self.builder
-        count = next(size for size, kind in EVEN_BLOCKS.items() if kind is self.channel)
-        words = lane_words(builder, bits, counters(count), self.channel_fields["first"])
-        draws = builder.and_(words, constants(I32, [0xFFFF] * count))
-        if not self._relaxed:
-            return self._choose(draws, edge)
-        entries = ir.Constant(vector(F32, count), ir.Undefined)
-        for lane in range(count):
-            draw = builder.extract_element(draws, I32(lane))
-            index = builder.zext(builder.lshr(draw, self.shift), I64)
-            entry = builder.load(builder.gep(self.table, [index]))
-            entries = builder.insert_element(entries, entry, I32(lane))
-        return self._relax(entries, edge)
-
-    def _features(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
-        builder = self.builder
-        lanes = (width + 31) // 32 * 16
-        # a tile starts at a multiple of 32 features, which is 16 lanes
-        skipped = builder.sdiv(start, I64(2))
-        words = lane_words(builder, bits, counters(lanes), skipped)
-        if not self._relaxed:
-            return self._choose(halves(builder, words, width), edge)
-        # both halves of a lane at once: what one loses at its low end must not enter the other
-        read = builder.mul(builder.lshr(I32(0xFFFF), self.shift), I32(0x10001))
-        packed = builder.and_(self._shifted(words), splat(builder, read, lanes))
-        order = [2 * (draw // 32 * 16 + draw % 16) + draw // 16 % 2 for draw in range(width)]
-        return self._relax(_look_up(builder, self.table, packed, order), edge)
-
-    def _lanes(self, bits: Any, edge: Any, start: Any, width: int) -> Any:
-        builder = self.builder
-
-        def load(field: str) -> Any:
-            pointer = builder.gep(self.channel_fields[field], [start])
-            return builder.load(builder.bitcast(pointer, vector(I32, width).as_pointer()), align=4)
-
-        words = builder.lshr(lane_words(builder, bits, load("counter")), load("shift"))
-        draws = builder.and_(words, constants(I32, [0xFFFF] * width))
-        if not self._relaxed:
-            return self._choose(draws, edge)
-        indices = self._shifted(draws)
-        # little-endian: the low half of each 32-bit index comes first
-        order = [2 * lane for lane in range(width)]
-        return self._relax(_look_up(builder, self.table, indices, order), edge)
 
 
 def _scaled(builder: ir.IRBuilder, weight: Any, multiplier: Any, width: int) -> Any:
@@ -331,7 +319,7 @@ def accumulate(
     tail: Any,
     weight: Any,
     bits: Any,
-    edge: Any,
+    entry: Any,
     start: Any,
     channel: Any,
     rule: Any,
@@ -339,11 +327,11 @@ def accumulate(
     """``tile + weight * mask * row``; the row starts at ``offset`` of ``array``."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value, array_value, offset, tail, weight, bits, edge, start, *tuples = arguments
+        value, array_value, offset, tail, weight, bits, entry, start, *tuples = arguments
         base = data_pointer(context, builder, signature.args[1], array_value)
         row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
-        emitter = _Emitter(context, builder, signature.args[8:], tuples)
-        multiplier = emitter.multiplier(bits, edge, start, tile.width)
+        emitter = _Emitter(context, builder, signature.args[8:], tuples, entry)
+        multiplier = emitter.multiplier(bits, start, tile.width)
         return fma(builder, _scaled(builder, weight, multiplier, tile.width), row, value)
 
     return tile(
@@ -370,7 +358,7 @@ def accumulate_slope(
     tail: Any,
     weight: Any,
     bits: Any,
-    edge: Any,
+    entry: Any,
     start: Any,
     channel: Any,
     rule: Any,
@@ -379,13 +367,13 @@ def accumulate_slope(
     pair = types.UniTuple(tile, 2)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value, slope_value, array_value, offset, tail, weight, bits, edge, start, *tuples = (
+        value, slope_value, array_value, offset, tail, weight, bits, entry, start, *tuples = (
             arguments
         )
         base = data_pointer(context, builder, signature.args[2], array_value)
         row = load_tile(builder, builder.gep(base, [offset]), tile.width, tail)
-        emitter = _Emitter(context, builder, signature.args[9:], tuples, signed=True)
-        signed = emitter.multiplier(bits, edge, start, tile.width)
+        emitter = _Emitter(context, builder, signature.args[9:], tuples, entry, signed=True)
+        signed = emitter.multiplier(bits, start, tile.width)
         kept, derivative = _decode(builder, signed)
         scaled = _scaled(builder, weight, kept, tile.width)
         steep = _scaled(builder, weight, derivative, tile.width)

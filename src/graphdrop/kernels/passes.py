@@ -1,4 +1,4 @@
-"""One pass over the edges: the arguments of the compiled loops, from the options of a mask."""
+"""One pass over the edges on the CPU: what the compiled loops take, from a graph and masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -17,8 +17,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import Kind, Mask, Sharing
+from graphdrop.graph import CSR, Graph
+from graphdrop.graph.masks import (
+    DRAW_BITS,
+    TABLE_BITS,
+    Kind,
+    Mask,
+    Sharing,
+    block_of_feature,
+    concrete_logits,
+    drop_threshold,
+    drop_threshold_of,
+    reads_all_bits,
+    widest_logit,
+)
 from graphdrop.kernels import loops, multipliers, tiles
 from graphdrop.kernels.threads import waiting
 
@@ -29,138 +41,99 @@ if "NUMBA_THREADING_LAYER" not in os.environ:
 _logger = logging.getLogger("graphdrop")
 NEAR_BYTES = 1 << 21
 """Features of no more bytes than this stay in the caches of a core."""
-KINDS = list(Kind)
-_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
 MAX_EXPONENT = 709.0  # of a float64
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
-_KEEP = multipliers.Constant(_ONE)
-_serial, _no_lock = threading.RLock(), nullcontext()
 
 
-Options = Tensor | tuple[int, ...]
-"""Kind, source sharing, blocks, symmetric, self-loops masked, antithetic."""
+class Form(NamedTuple):
+    """The options of a mask over some features, without its key and its rates."""
 
+    kind: Kind
+    blocks: int
+    """The number of draws of an edge."""
+    by_source: bool
+    symmetric: bool
+    self_loops: bool
+    antithetic: bool
 
-def options_of(mask: Mask, features: int) -> tuple[int, ...]:
-    """The options of a mask over so many features."""
-    return (
-        _NUMBER[mask.kind],
-        mask.sharing is Sharing.SOURCE,
-        0 if mask.kind is Kind.NONE else mask.draws_per_edge(features),
-        mask.symmetric,
-        mask.self_loops,
-        mask.antithetic,
-    )
-
-
-class _Process:
-    """The state of this process; after a fork the threads of the parent do not exist."""
-
-    started = False
-    child = False
-    forked = False
-    announced = False
-    concurrent = False
-
-
-def _after_fork() -> None:
-    _Process.child = True
-    _Process.forked = _Process.started
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    @staticmethod
+    def of(mask: Mask, features: int) -> Form:
+        """The form of a mask over so many features."""
+        return Form(
+            mask.kind,
+            0 if mask.kind is Kind.NONE else mask.draws_per_edge(features),
+            mask.sharing is Sharing.SOURCE,
+            mask.symmetric,
+            mask.self_loops,
+            mask.antithetic,
+        )
 
 
 def array(tensor: Tensor) -> NDArray[Any]:
     """A tensor as the array that the loops read, copied only if necessary."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    return tensor.numpy() if tensor.is_contiguous() else tensor.contiguous().numpy()
+    return tensor.detach().contiguous().numpy()
 
 
 class Pass:
-    """The shared part of passes over one graph with masks of one form.
+    """What passes over one graph with masks of one form share: made once, used in every step."""
 
-    ``arrays`` are those of one direction: ``Graph``'s, or the transposed ones.
-    """
-
-    def __init__(
-        self,
-        arrays: Sequence[NDArray[Any]],
-        options: tuple[int, ...],
-        features: int,
-        transposed: bool = False,
-    ) -> None:
-        kind, source, blocks, symmetric, self_loops, antithetic = options
-        self.arrays = tuple(arrays)
-        self.rows = arrays[1].shape[0] - 1
-        self.kind, self.antithetic = KINDS[kind], bool(antithetic)
+    def __init__(self, graph: CSR, form: Form, features: int, *, transposed: bool) -> None:
+        self.arrays = [array(tensor) for tensor in _tensors(graph, transposed)]
+        self.rows = len(self.arrays[1]) - 1
+        self.kind, self.antithetic = form.kind, form.antithetic
         self.flags = (
             transposed * loops.TRANSPOSED
-            | symmetric * loops.SYMMETRIC
-            | source * loops.SOURCE
-            | (not self_loops) * loops.KEEP_LOOPS
+            | form.symmetric * loops.SYMMETRIC
+            | form.by_source * loops.SOURCE
+            | (not form.self_loops) * loops.KEEP_LOOPS
         )
-        drawn = 1 if self.kind in (Kind.NONE, Kind.MEAN) else blocks
+        drawn = 1 if self.kind in (Kind.NONE, Kind.MEAN) else form.blocks
         self.tiles = [
             (vectors, _channel(features, drawn, start, len(vectors) * tiles.LANES), start, tail)
             for vectors, start, tail in _tiling(features)
         ]
 
-    def rule(self, keep_logit: Tensor, temperature: float, signed: bool = False) -> Any:
+    def rule(self, mask: Mask, *, signed: bool = False) -> Any:
         """How a draw becomes a multiplier."""
+        logit = mask.keep_logit.detach()
+        per_edge = logit.dim() == 1
         if self.kind is Kind.NONE:
-            return _KEEP
-        per_edge = keep_logit.dim() == 1
+            return multipliers.Constant(_ONE)
         if self.kind is Kind.MEAN:
-            keep = torch.sigmoid(keep_logit.detach()).to(torch.float32).numpy()
+            keep = torch.sigmoid(logit).to(torch.float32).numpy()
             return multipliers.ConstantPerEdge(keep) if per_edge else multipliers.Constant(keep[()])
         if self.kind is Kind.HARD:
             if per_edge:
-                threshold = draws.drop_threshold(keep_logit).numpy()
-                return multipliers.HardPerEdge(*self._mirrored(threshold))
-            return multipliers.Hard(*self._mirrored(draws.drop_threshold_of(float(keep_logit))))
+                return multipliers.HardPerEdge(*self._mirror(drop_threshold(logit).numpy()))
+            return multipliers.Hard(*self._mirror(drop_threshold_of(float(logit))))
         if per_edge:
-            odds = torch.exp(-keep_logit.detach().to(torch.float64) / temperature)
-            whole = draws.reads_all_bits(keep_logit, temperature).numpy()
-            table = _factors_per_edge(temperature, self.antithetic, bool(whole.any()))
-            return multipliers.ConcretePerEdge(table, odds.float().numpy(), whole.view(np.uint8))
-        table = _table(float(keep_logit), temperature, self.antithetic, signed)
+            odds = torch.exp(-logit.to(torch.float64) / mask.temperature)
+            whole = reads_all_bits(logit, mask.temperature).numpy()
+            factors = _factors_per_edge(mask.temperature, self.antithetic, bool(whole.any()))
+            return multipliers.ConcretePerEdge(factors, odds.float().numpy(), whole.view(np.uint8))
+        table = self._table(mask, signed)
         return multipliers.Concrete(table, _shift(table))
 
     def rule_of_samples(self, masks: Sequence[Mask]) -> Any:
         """The rules of several masks with one logit each, to be read by the sample's number."""
         if self.kind is Kind.HARD:
-            thresholds = [draws.drop_threshold_of(float(mask.keep_logit)) for mask in masks]
-            return multipliers.HardPerEdge(*self._mirrored(np.array(thresholds, dtype=np.int32)))
-        return self.rule_of_tables([self._table(mask) for mask in masks])
-
-    def rule_of_table(self, mask: Mask) -> Any:
-        """The rule of a mask that has a table."""
-        table = self._table(mask)
-        return multipliers.Concrete(table, _shift(table))
-
-    def _table(self, mask: Mask) -> NDArray[np.float32]:
-        if mask.table is not None:
-            return self.written(mask.table.multiplier)
-        return _table(float(mask.keep_logit), mask.temperature, self.antithetic, signed=False)
-
-    def written(self, entries: Tensor) -> NDArray[np.float32]:
-        """The entries of a ``draws.Table`` in the order in which this pass reads them."""
-        table = entries.to(torch.float32).numpy()
-        return np.ascontiguousarray(table[::-1]) if self.antithetic else table
-
-    @staticmethod
-    def rule_of_tables(tables: Sequence[NDArray[np.float32]]) -> Any:
-        """Multiply by the entries of several tables, to be read by the sample's number."""
+            thresholds = [drop_threshold_of(float(mask.keep_logit)) for mask in masks]
+            return multipliers.HardPerEdge(*self._mirror(np.array(thresholds, dtype=np.int32)))
+        tables = [self._table(mask) for mask in masks]
         size = max(map(len, tables))  # a table of the top bits serves as one of all bits
         tables = [table.repeat(size // len(table)) for table in tables]
         return multipliers.ConcretePerSample(np.concatenate(tables), _shift(tables[0]))
 
-    def _mirrored(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
+    def _table(self, mask: Mask, signed: bool = False) -> NDArray[np.float32]:
+        if mask.table is None:
+            return _table(float(mask.keep_logit), mask.temperature, self.antithetic, signed)
+        entries = mask.table.multiplier.to(torch.float32).numpy()
+        return np.ascontiguousarray(entries[::-1]) if self.antithetic else entries
+
+    def _mirror(self, threshold: Any) -> tuple[Any, np.float32, np.float32]:
         """The threshold, and the multipliers above and below it."""
         if self.antithetic:  # k -> 65535 - k: the draws below the mirrored threshold are kept
-            return (1 << draws.DRAW_BITS) - threshold, _ZERO, _ONE
+            return (1 << DRAW_BITS) - threshold, _ZERO, _ONE
         return threshold, _ONE, _ZERO
 
     def run(
@@ -169,8 +142,7 @@ class Pass:
         """Run a loop over every tile of features; ``keys`` is the mask's key, or several."""
         x_array, out_array = array(x), out.numpy()
         flags = self.flags | (loops.FAR if x_array.nbytes > NEAR_BYTES else 0)
-        enter()
-        with one_at_a_time():
+        with enter_loops():
             for vectors, channel, start, tail in self.tiles:
                 loop(
                     vectors, channel, rule, *self.arrays, *keys, flags,
@@ -180,7 +152,33 @@ class Pass:
 
 def _shift(table: NDArray[np.float32]) -> int:
     """The number of low bits of a draw that a table does not read."""
-    return draws.DRAW_BITS - (len(table).bit_length() - 1)
+    return DRAW_BITS - (len(table).bit_length() - 1)
+
+
+def pass_over(graph: CSR, mask: Mask, features: int, *, transposed: bool = False) -> Pass:
+    """The pass over a graph's edges under masks of this form, by destination or by source."""
+    form = Form.of(mask, features)
+    return graph.derived(
+        ("pass", form, features, transposed),
+        lambda: Pass(graph, form, features, transposed=transposed),
+    )
+
+
+def _tensors(graph: CSR, transposed: bool) -> list[Tensor]:
+    """A graph as the loops read it: chunks, CSR, the ids of rows and of columns, and the ranks."""
+    ids: tuple[Tensor | None, Tensor, Tensor | None]
+    if transposed:
+        parts = [graph.t_chunks, graph.t_indptr, graph.t_indices, graph.t_value]
+        ids = None, graph.t_indices, None  # nothing is drawn of a matrix that is no graph
+        if isinstance(graph, Graph):
+            ids = graph.src_ids, graph.t_draw_dst, graph.t_rank
+    else:
+        parts = [graph.chunks, graph.indptr, graph.indices, graph.value]
+        ids = None, graph.indices, None
+        if isinstance(graph, Graph):
+            ids = graph.dst_ids, graph.draw_src, graph.rank
+    none = torch.empty(0, dtype=torch.int32)
+    return [*parts, *(none if each is None else each for each in ids)]
 
 
 @lru_cache(maxsize=64)
@@ -195,8 +193,8 @@ def _table(
     cold = -keep_logit / temperature
     odds = math.exp(cold) if cold < MAX_EXPONENT else math.inf
     # a certain mask is the same at every draw
-    whole = draws.widest_logit(temperature) < abs(keep_logit) < math.inf
-    factors = _concrete_factors(temperature, draws.DRAW_BITS if whole else draws.TABLE_BITS)
+    whole = widest_logit(temperature) < abs(keep_logit) < math.inf
+    factors = _concrete_factors(temperature, DRAW_BITS if whole else TABLE_BITS)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = odds * (factors[::-1] if antithetic else factors)
         kept = 1.0 / (1.0 + ratio)
@@ -207,9 +205,9 @@ def _table(
 @lru_cache(maxsize=16)
 def _factors_per_edge(temperature: float, antithetic: bool, whole: bool) -> NDArray[np.float32]:
     """The factors of the top bits of a draw and, if they are read, those of all its bits."""
-    tables = [_concrete_factors(temperature, draws.TABLE_BITS)]
+    tables = [_concrete_factors(temperature, TABLE_BITS)]
     if whole:
-        tables.append(_concrete_factors(temperature, draws.DRAW_BITS))
+        tables.append(_concrete_factors(temperature, DRAW_BITS))
     return np.concatenate(
         [table[::-1] if antithetic else table for table in tables],
         dtype=np.float32,
@@ -220,7 +218,7 @@ def _factors_per_edge(temperature: float, antithetic: bool, whole: bool) -> NDAr
 @lru_cache(maxsize=16)
 def _concrete_factors(temperature: float, bits: int) -> NDArray[np.float64]:
     """``((1 - u) / u)^(1/t)`` for every uniform that so many bits distinguish."""
-    logits = draws.concrete_logits(torch.float64, bits=bits).numpy()
+    logits = concrete_logits(torch.float64, bits=bits).numpy()
     factors: NDArray[np.float64] = np.exp(-logits / temperature)
     return factors
 
@@ -244,30 +242,44 @@ def _channel(features: int, blocks: int, start: int, width: int) -> Any:
     """The cheapest channel that gives each feature of a tile the draw of its block."""
     if blocks == features > 1:
         return multipliers.Features(0)
-    block = draws.block_of_feature(features, blocks)
+    block = block_of_feature(features, blocks)
     padded = torch.nn.functional.pad(block, (0, -features % tiles.LANES), value=blocks - 1)
     vectors = padded[start : start + width].view(-1, tiles.LANES)
     if blocks <= tiles.LANES and bool((vectors == vectors[:, :1]).all()):
         found, sizes = np.unique(vectors[:, 0].numpy(), return_counts=True)
         if (sizes == sizes[0]).all():
-            return multipliers.EVEN_BLOCKS[len(found)](int(found[0]))
-    counter = padded // 32 * 16 + padded % 16
-    shift = padded // 16 % 2 * draws.DRAW_BITS
-    return multipliers.Lanes(counter.to(torch.int32).numpy(), shift.to(torch.int32).numpy())
+            channels = {count: channel for channel, count in multipliers.EVEN_BLOCKS.items()}
+            return channels[len(found)](int(found[0]))
+    counter, half = padded // 32 * 16 + padded % 16, padded // 16 % 2 * DRAW_BITS
+    return multipliers.Lanes(counter.to(torch.int32).numpy(), half.to(torch.int32).numpy())
 
 
-def one_at_a_time() -> AbstractContextManager[Any]:
-    """A lock, if the threading layer does not support concurrent calls (workqueue does not)."""
-    if not _Process.concurrent:
-        try:
-            _Process.concurrent = numba.threading_layer() != "workqueue"
-        except ValueError:  # no parallel loop has run yet, so the layer is not chosen
-            return _serial
-    return _no_lock if _Process.concurrent else _serial
+class _Process:
+    """The state of this process; after a fork the threads of the parent do not exist."""
+
+    started = False
+    child = False
+    forked = False
+    announced = False
+    concurrent = False
 
 
-def enter() -> None:
-    """Use torch's number of threads; log once if kernels must be compiled first."""
+def _note_fork() -> None:
+    _Process.child = True
+    _Process.forked = _Process.started
+
+
+os.register_at_fork(after_in_child=_note_fork)
+_serial, _no_lock = threading.RLock(), nullcontext()
+
+
+def enter_loops() -> AbstractContextManager[Any]:
+    """Prepare threads for compiled loops, which are to run under the context that is returned.
+
+    They use torch's number of threads. The context is a lock if the threading layer does not
+    support concurrent calls, as workqueue does not. The first call in a process logs whether
+    kernels must be compiled.
+    """
     if _Process.forked:
         raise RuntimeError(
             "the fused kernel ran in the parent before this process was forked, and its threads "
@@ -294,3 +306,9 @@ def enter() -> None:
                 directory,
             )
     _Process.started = True
+    if not _Process.concurrent:
+        try:
+            _Process.concurrent = numba.threading_layer() != "workqueue"
+        except ValueError:  # no parallel loop has run yet, so the layer is not chosen
+            return _serial
+    return _no_lock if _Process.concurrent else _serial

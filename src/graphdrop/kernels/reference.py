@@ -13,8 +13,17 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from graphdrop.graph import CSR, Graph
-from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import Kind, Mask, Sharing
+from graphdrop.graph.masks import (
+    SOURCE_ONLY,
+    Kind,
+    Mask,
+    Sharing,
+    as_read,
+    block_of_feature,
+    draw_bits,
+    edge_hash,
+    multipliers,
+)
 
 MESSAGE_BYTES = 1 << 28
 """How many bytes of messages, masks and their bits may exist at once."""
@@ -27,10 +36,10 @@ def draw_values(graph: Graph, mask: Mask, features: int, edges: Tensor) -> Tenso
     if mask.symmetric:
         destination, source = torch.maximum(destination, source), torch.minimum(destination, source)
     if mask.sharing is Sharing.SOURCE:
-        destination, rank = torch.full_like(source, draws.SOURCE_ONLY), None
-    bits = draws.edge_hash(mask.key.to(source.device), destination, source, rank)
+        destination, rank = torch.full_like(source, SOURCE_ONLY), None
+    bits = edge_hash(mask.key.to(source.device), destination, source, rank)
     index = torch.arange(mask.draws_per_edge(features), device=source.device)
-    return draws.as_read(draws.draw_bits(bits[:, None], index), mask)
+    return as_read(draw_bits(bits[:, None], index), mask)
 
 
 def materialize(
@@ -57,10 +66,10 @@ def edge_multipliers(
     if logit.dim() == 1:
         logit = logit[edges][:, None]
     values = draw_values(graph, mask, features, edges)
-    kept = draws.multipliers(values, mask, logit, dtype)
+    kept = multipliers(values, mask, logit, dtype)
     if not mask.self_loops:
         kept = torch.where(graph.self_loop[edges][:, None], torch.ones_like(kept), kept)
-    return kept[:, draws.block_of_feature(features, mask.blocks, device)]
+    return kept[:, block_of_feature(features, mask.blocks, device)]
 
 
 def aggregate(graph: CSR, x: Tensor, mask: Mask, message_bytes: int = MESSAGE_BYTES) -> Tensor:

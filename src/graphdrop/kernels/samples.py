@@ -15,9 +15,7 @@ from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask
 from graphdrop.kernels import cpu, gpu
 from graphdrop.kernels.aggregate import aggregate, is_fused, is_on_gpu
-from graphdrop.kernels.buffers import empty
-from graphdrop.kernels.loops import sum_rows_of_samples
-from graphdrop.kernels.passes import options_of
+from graphdrop.kernels.passes import Form
 
 
 @torch.no_grad()
@@ -46,7 +44,7 @@ def aggregate_samples(
 def aggregate_stacked(
     graph: Graph, x: Tensor, masks: Sequence[Mask | None], *, out: Tensor | None = None
 ) -> Tensor:
-    """``aggregate`` of several samples, the same bits, without gradients.
+    """``aggregate`` of several samples, without gradients.
 
     Args:
         graph: the edges.
@@ -84,23 +82,18 @@ def aggregate_stacked(
             aggregate(graph, x[:, min(sample, own - 1)], mask) for sample, mask in enumerate(masks)
         ]
         return parts[0][:, None] if samples == 1 else torch.stack(parts, 1)
-    pass_ = cpu.pass_over(cpu.plain_structure(graph), options_of(given[0], features), features)
-    rule = pass_.rule_of_samples(given)
-    keys = torch.stack([mask.key for mask in given]).numpy()
-    out = empty(pass_.rows, samples * features) if out is None else out.flatten(1)
+    wide, flat = x.reshape(nodes, own * features), None if out is None else out.flatten(1)
     step = features if own == samples else 0
-    wide = x.reshape(nodes, own * features)
-    pass_.run(sum_rows_of_samples, (keys,), rule, wide, out, step)
-    return out.view(pass_.rows, samples, features)
+    sums = cpu.aggregate_side_by_side(graph, wide, given, step, flat)
+    return sums.view(graph.num_dst, samples, features)
 
 
 def stackable(graph: Graph, x: Tensor, masks: Sequence[Mask]) -> bool:
     """Whether the fused loop computes the samples of these masks in one walk."""
-    return len({options_of(mask, x.shape[1]) for mask in masks}) == 1 and all(
+    return len({Form.of(mask, x.shape[1]) for mask in masks}) == 1 and all(
         mask.kind in (Kind.HARD, Kind.CONCRETE)
         and mask.keep_logit.dim() == 0
         and not mask.before_normalization
         and is_fused(graph, x, mask)
-        and cpu.is_plain(x)
         for mask in masks
     )

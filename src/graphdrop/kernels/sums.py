@@ -17,8 +17,7 @@ from numba import prange
 from torch import Tensor
 
 from graphdrop.graph import Graph, Normalization
-from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import LARGEST, Kind, Mask, Sharing
+from graphdrop.graph.masks import DRAW_BITS, LARGEST, Kind, Mask, Sharing, drop_threshold
 from graphdrop.io.devices import to_float64
 from graphdrop.kernels import loops, passes
 from graphdrop.kernels.aggregate import Backend, check_entries
@@ -51,12 +50,12 @@ class DrawSums:
     @property
     def centred(self) -> Tensor:
         """The sum of ``u - 1/2`` with ``u = (k + 1/2) / 2**16``, in float64."""
-        return to_float64(2 * self.total - LARGEST * self.count) * 2.0 ** -(draws.DRAW_BITS + 1)
+        return to_float64(2 * self.total - LARGEST * self.count) * 2.0 ** -(DRAW_BITS + 1)
 
     @property
     def keep(self) -> Tensor:
         """The keep probability that 16-bit draws represent, in float64."""
-        return to_float64(1 + LARGEST - self.threshold) * 2.0**-draws.DRAW_BITS
+        return to_float64(1 + LARGEST - self.threshold) * 2.0**-DRAW_BITS
 
 
 def draw_sums(
@@ -72,7 +71,7 @@ def draw_sums(
     """
     _check(graph, mask)
     count = mask.draws_per_edge(features)
-    threshold = draws.drop_threshold(mask.keep_logit).to(graph.indices.device)
+    threshold = drop_threshold(mask.keep_logit).to(graph.indices.device)
     if mask.before_normalization:
         graph, mask = _read_for_degrees(graph, mask)
     read = _read(graph, mask)
@@ -184,8 +183,7 @@ def _fused(_graph: Graph, mask: Mask, features: int, read: _Read, threshold: Ten
     per_edge = threshold.dim() == 1
     sums = np.zeros((CHUNKS, 3), dtype=np.int64)
     each = np.zeros((len(read.destination) if per_edge else 0, 3), dtype=np.int64)
-    passes.enter()
-    with passes.one_at_a_time():
+    with passes.enter_loops():
         _count_draws(
             read.destination.numpy(),
             read.source.numpy(),

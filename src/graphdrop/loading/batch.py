@@ -183,8 +183,7 @@ class BatchGraph:
         np.cumsum(sampled + own, out=indptr[1:])
         column = np.empty(indptr[-1], dtype=np.int32)
         edge, place = np.empty(indptr[-1], dtype=np.int64), np.empty(indptr[-1], dtype=np.int64)
-        passes.enter()
-        with passes.one_at_a_time():
+        with passes.enter_loops():
             loops.with_self_loops(
                 indptr, column, edge, place, nodes, pointers, columns, positions,
                 whole.indptr, whole.source, whole.added,

@@ -77,8 +77,7 @@ class NeighborSampler:
 
         What is sampled of a node in a hop depends on its id, the hop, the seed and the step alone.
         """
-        passes.enter()
-        with self._lock, passes.one_at_a_time():
+        with self._lock, passes.enter_loops():
             return self._sample(np.ascontiguousarray(seeds, dtype=np.int64), seed, step)
 
     def _sample(self, seeds: NDArray[Any], seed: int, step: int) -> SampledEdges:

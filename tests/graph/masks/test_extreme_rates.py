@@ -13,7 +13,6 @@ from graphdrop.graph.masks import (
     Kind,
     Mask,
     concrete_logits,
-    drop_threshold,
     multipliers,
     reads_all_bits,
     represented_keep,
@@ -48,12 +47,6 @@ def test_the_represented_keep_is_the_share_of_draws_that_are_kept() -> None:
         assert (float(share) == 0.0) == (keep in TOO_LOW)
 
 
-def test_many_keeps_are_represented_as_each_of_them_is() -> None:
-    logits = torch.tensor([-20.0, -11.0, 0.3, 12.0, math.inf, -math.inf])
-    one_by_one = torch.stack([represented_keep(logit) for logit in logits])
-    assert torch.equal(represented_keep(logits), one_by_one)
-
-
 def test_the_represented_keep_has_the_gradient_of_the_nominal_one() -> None:
     logit = torch.tensor([-9.0, -0.3, 4.0], dtype=torch.float64, requires_grad=True)
     (found,) = torch.autograd.grad(represented_keep(logit).sum(), logit)
@@ -76,11 +69,6 @@ def test_a_mask_that_keeps_nothing_is_finite_with_its_factor_and_its_gradient(ke
     assert float(factor.detach()) == 0.0
     factor.backward()  # type: ignore[no-untyped-call]
     assert float(logit.grad) == 0.0
-
-
-def test_a_relaxed_mask_is_divided_by_the_nominal_keep() -> None:
-    logit = logit_of(1e-5)
-    assert float(rescale_factor(mask(Kind.CONCRETE, logit))) == pytest.approx(1e5)
 
 
 def exact(keep_logit: float, temperature: float) -> tuple[float, float, float]:
@@ -113,20 +101,6 @@ def test_means_and_slopes_over_all_draws_are_within_a_thousandth_of_the_exact_on
     assert found == pytest.approx(exact(float(logit.detach()), temperature), rel=1e-3)
 
 
-def test_twelve_bits_would_not_do_for_a_high_rate_at_a_low_temperature() -> None:
-    y = (logit_of(0.999) + concrete_logits(torch.float64)) / 0.05
-    slope = float((torch.sigmoid(y) * torch.sigmoid(-y)).mean()) / 0.05
-    assert abs(slope / exact(float(logit_of(0.999)), 0.05)[2] - 1.0) > 0.2
-
-
-def test_all_bits_are_read_where_the_mask_changes_within_four_of_4096_cells() -> None:
-    for temperature in (1e-4, 0.002, 0.05, 0.1, 0.67, 1.0, 2.0):
-        logits = torch.linspace(-15.0, 15.0, 2001, dtype=torch.float64)
-        rarer = torch.sigmoid(-logits.abs())
-        wanted = temperature * rarer < 4.0 / 4096
-        assert torch.equal(reads_all_bits(logits, temperature), wanted)
-
-
 def test_float32_and_float64_logits_are_told_apart_by_one_bound() -> None:
     for temperature in (0.05, 0.3, 0.67):
         bound = torch.tensor(widest_logit(temperature))
@@ -141,20 +115,7 @@ def test_a_certain_mask_is_zero_or_one_at_every_draw(sign: float) -> None:
     assert torch.equal(z, torch.full_like(z, float(sign > 0.0)))
 
 
-@pytest.mark.parametrize(("keep", "temperature"), [(0.05, 0.1), (0.5, 1.0), (0.95, 0.3)])
-def test_ordinary_masks_read_the_top_twelve_bits(keep: float, temperature: float) -> None:
-    logit = logit_of(keep).float()
-    found = multipliers(EVERY_DRAW, mask(Kind.CONCRETE, logit, temperature), logit)
-    noise = concrete_logits(torch.float32)[EVERY_DRAW >> 4]
-    assert torch.equal(found, torch.sigmoid((logit + noise) / temperature))
-
-
 def test_a_draw_and_its_complement_are_mirrored_with_all_bits_too() -> None:
     logits = concrete_logits(torch.float64, bits=16)
     torch.testing.assert_close(logits.flip(0), -logits, rtol=1e-12, atol=1e-12)
     assert len(logits) == 1 << 16
-
-
-def test_thresholds_of_extreme_keeps_are_those_of_the_grid() -> None:
-    kept = [65536 - int(drop_threshold(logit_of(keep))) for keep in (1e-5, 1e-6, 1 - 1e-6)]
-    assert kept == [1, 0, 65536]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from contracts.chance_tests import assert_condemned, assert_plausible
-from contracts.mask_relations import KEYS, LANES, NODES, Construction, Relation, key_words, related
+from contracts.mask_relations import KEYS, LANES, NODES, Construction, Relation, related
 from graphdrop.graph.masks import MASK32, edge_hash
 
 PAIRS = 2_500_000  # four draws to a pair
@@ -25,10 +25,6 @@ def test_edges_that_share_or_exchange_nodes_are_independent(relation: Relation) 
 @pytest.mark.parametrize("relation", KEYS.values(), ids=KEYS.keys())
 def test_seeds_steps_layers_and_samples_are_independent(relation: Relation) -> None:
     assert_plausible(related(relation, PAIRS).p_values())
-
-
-def test_the_two_words_of_a_key_are_independent() -> None:
-    assert_plausible(related(key_words, 100_000).p_values())
 
 
 @pytest.mark.slow

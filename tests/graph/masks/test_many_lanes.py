@@ -1,7 +1,6 @@
 """The lanes of an edge are independent all together, not only two by two."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,15 +10,11 @@ from torch import Tensor
 
 from contracts.chance_tests import (
     Counts,
-    Floats,
     Words,
     assert_condemned,
     assert_plausible,
     chi_square,
-    fair,
     normal,
-    poisson,
-    repeats,
 )
 from contracts.mask_relations import GENERATOR, Construction, edges
 from graphdrop.graph.masks import LANE_MULTIPLIERS, MASK32, draw_bits, drop_threshold, stream_key
@@ -78,46 +73,6 @@ def largest_parity(counts: Counts) -> float:
     return normal(transform.ravel()[1:] / np.sqrt(counts.sum()))
 
 
-@pytest.mark.parametrize("stride", [1, 4])
-def test_sixteen_lanes_are_independent_in_every_bit(stride: int) -> None:
-    assert_plausible(sixteen_lanes(GENERATOR, stride))
-
-
-def five_in_order(construction: Construction) -> dict[str, float]:
-    """Which of the 120 orders five successive lanes are in."""
-    words = lanes(construction, *range(60), count=EDGES // 8).T.reshape(-1, 5)
-    rank = np.zeros(len(words), dtype=np.intp)
-    for place in range(1, 5):
-        rank = rank * (place + 1) + (words[:, :place] < words[:, place : place + 1]).sum(axis=1)
-    return {"orders": chi_square(np.bincount(rank, minlength=120))}
-
-
-def largest_of_sixteen(construction: Construction) -> dict[str, float]:
-    """The largest of n uniforms, to the power n, is uniform."""
-    words = lanes(construction, *range(64), count=EDGES // 4).T.reshape(-1, 16)
-    uniform = ((words.max(axis=1) + 0.5) / 2.0**32) ** 16
-    return {"largest": chi_square(np.bincount((uniform * 256).astype(np.intp), minlength=256))}
-
-
-def products(construction: Construction) -> dict[str, float]:
-    """Products of three and four centred draws have mean zero."""
-    words = lanes(construction, *range(64), count=EDGES // 4)
-    result = {}
-    for name, draws in (("low", words & 0xFFFF), ("high", words >> 16)):
-        unit: Floats = (draws - 32767.5) / np.sqrt((2.0**32 - 1.0) / 12.0)
-        for count in (3, 4):
-            product = np.prod(unit[: 64 // count * count].reshape(-1, count, EDGES // 4), axis=1)
-            result[f"{count} {name} draws"] = normal(product.sum() / np.sqrt(product.size))
-    return result
-
-
-@pytest.mark.parametrize("statistic", [five_in_order, largest_of_sixteen, products])
-def test_lanes_are_as_unruly_as_independent_uniforms(
-    statistic: Callable[[Construction], dict[str, float]],
-) -> None:
-    assert_plausible(statistic(GENERATOR))
-
-
 @pytest.mark.parametrize("keep", [0.03, 0.5, 0.8])
 def test_how_many_of_an_edges_features_are_kept_is_binomial(keep: float) -> None:
     features, count = 128, EDGES // 2
@@ -145,42 +100,6 @@ def test_how_many_of_an_edges_features_are_kept_is_binomial(keep: float) -> None
             "changes": normal((changes - count * places * change) / math.sqrt(count * variance)),
         }
     )
-
-
-def birthdays(words: Words) -> dict[str, float]:
-    """Words that two share, and distances between neighbours that two share."""
-    rows = np.sort(words[: words.size // 4096 * 4096].reshape(-1, 4096), axis=1)
-    spacing = np.sort(np.diff(rows, axis=1), axis=1)
-    equal = int((spacing[:, 1:] == spacing[:, :-1]).sum())
-    return {
-        "words": poisson(repeats(words), words.size**2 / 2.0**33),
-        "spacings": poisson(equal, 4096.0**3 / 2.0**34 * len(rows)),
-    }
-
-
-def test_lanes_and_halves_of_an_edge_repeat_as_often_as_uniforms_do() -> None:
-    p_values: dict[str, float] = {}
-    for chunk in range(4):
-        bits = GENERATOR.edge_hash(stream_key(13, step=chunk), *edges(chunk, 4 * EDGES))
-        for name, words in (
-            ("start", bits.numpy().astype(np.uint32)),
-            ("stride", (bits >> 32).numpy().astype(np.uint32)),
-            ("middle", (bits >> 16).numpy().astype(np.uint32)),
-            ("one lane", GENERATOR.lanes(bits, chunk).ravel()),
-            ("many lanes", GENERATOR.lanes(bits[: EDGES // 4], *range(16)).ravel()),
-        ):
-            p_values |= {f"{kind}, {name}, {chunk}": p for kind, p in birthdays(words).items()}
-    assert_plausible(p_values)
-
-
-def test_bits_of_an_edge_are_balanced_given_the_start_of_another() -> None:
-    """Parity with a word of a neighbour: 64 x 64 bits, where a weak hash lets one through."""
-    key, (destination, source) = stream_key(14), edges(0, EDGES)
-    one = GENERATOR.edge_hash(key, destination, 2 * source)
-    other = GENERATOR.edge_hash(key, destination, 2 * source + 1)
-    bits = [((word[:, None] >> torch.arange(64)) & 1).float() * 2 - 1 for word in (one, other)]
-    agreements = ((bits[0].T @ bits[1]).numpy().astype(np.int64) + EDGES) // 2
-    assert_plausible({"parities": fair(agreements, EDGES)})
 
 
 def _one_round(edge_bits: Tensor, index: Tensor) -> Tensor:

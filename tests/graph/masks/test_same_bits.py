@@ -84,11 +84,6 @@ def test_an_edge_hash_is_what_integers_give(
         assert hashes == exact
 
 
-def test_rank_zero_is_no_rank() -> None:
-    ids, key = torch.arange(100), stream_key(3)
-    assert torch.equal(edge_hash(key, ids, ids), edge_hash(key, ids, ids, torch.zeros_like(ids)))
-
-
 def test_a_draw_of_the_source_alone_has_a_destination_that_no_node_has() -> None:
     source = torch.arange(50)
     hashes = edge_hash(stream_key(5), torch.full_like(source, SOURCE_ONLY), source)

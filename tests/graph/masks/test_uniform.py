@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from contracts.chance_tests import (
     PairCounts,
     WordCounts,
-    assert_condemned,
     assert_plausible,
     chi_square,
     fair,
@@ -17,8 +15,6 @@ from contracts.chance_tests import (
 )
 from contracts.mask_relations import GENERATOR, Construction, edges
 from graphdrop.graph.masks import (
-    MASK64,
-    MIX_MULTIPLIER,
     SOURCE_ONLY,
     draw_bits,
     edge_hash,
@@ -75,14 +71,6 @@ def test_the_draws_of_one_feature_over_all_edges_and_steps_are_uniform() -> None
         )
 
 
-def _without_multiplying(edge_bits: Tensor, index: Tensor) -> Tensor:
-    return (edge_bits + index * (edge_bits >> 32)) & 0xFFFF_FFFC
-
-
-def test_two_bits_that_never_change_are_condemned() -> None:
-    assert_condemned(every_lane(Construction(lane=_without_multiplying), 1 << 14))
-
-
 def test_numbers_beside_the_masks_are_uniform() -> None:
     drawn = np.concatenate([uniforms(stream_key(23, step), 200_000).numpy() for step in range(5)])
     assert drawn.dtype == np.float64
@@ -90,43 +78,10 @@ def test_numbers_beside_the_masks_are_uniform() -> None:
     assert_plausible({"Kolmogorov-Smirnov": float(stats.kstest(drawn, "uniform").pvalue)})
 
 
-def test_the_first_numbers_of_many_steps_are_uniform() -> None:
-    drawn = torch.stack([uniforms(stream_key(24, step, step % 4), 2) for step in range(10_000)])
-    cells = (drawn * 32).long() @ torch.tensor([32, 1])
-    assert_plausible(
-        {
-            "Kolmogorov-Smirnov": float(stats.kstest(drawn.ravel().numpy(), "uniform").pvalue),
-            "cells": chi_square(np.bincount(cells.numpy(), minlength=1024)),
-        }
-    )
-
-
 def test_the_first_number_is_the_same_whether_more_are_asked_for_or_not() -> None:
     for step in range(500):
         key = stream_key(26, step)
         assert torch.equal(uniforms(key, 1), uniforms(key, 3)[:1])
-
-
-@pytest.mark.parametrize("word", [0, MASK64])
-@pytest.mark.parametrize("count", [1, 2])
-def test_not_even_the_smallest_and_the_largest_hash_make_a_number_0_or_1(
-    word: int, count: int
-) -> None:
-    key = key_with_hash(word)
-    made_of = edge_hash(key, torch.tensor(SOURCE_ONLY - 1), torch.tensor(0))
-    assert int(made_of) & MASK64 == word
-    assert 0.0 < float(uniforms(key, count)[0]) < 1.0
-
-
-def key_with_hash(word: int) -> Tensor:
-    """A key under which the first number beside the masks is made of this word."""
-    inverse = pow(MIX_MULTIPLIER, -1, 1 << 64)
-    word ^= word >> 28 ^ word >> 56
-    for _ in range(2):
-        word = word * inverse & MASK64
-        word ^= word >> 32
-    word ^= (SOURCE_ONLY - 1) << 32
-    return torch.tensor([word - (1 << 64) if word >> 63 else word, 0])
 
 
 def test_numbers_beside_the_masks_are_independent_of_the_masks() -> None:

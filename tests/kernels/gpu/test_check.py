@@ -16,7 +16,7 @@ from contracts.masked_sums import normal, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.kernels import aggregate, gpu
-from graphdrop.kernels.gpu import check, launch, masked, rows, segments
+from graphdrop.kernels.gpu import check, launch, masked, rows, structure
 from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
 
 NODES = 12
@@ -33,7 +33,7 @@ def the_cpu_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in KERNELS:
         if hasattr(module, "is_fused"):
             monkeypatch.setattr(module, "is_fused", lambda *_: False)
-    monkeypatch.setattr(segments, "SPAN", 8)
+    monkeypatch.setattr(structure, "SPAN", 8)
     for known in (check.agreed, check.refused):
         known.clear()
     yield
@@ -170,16 +170,6 @@ def test_parts_and_wide_features_and_half_precision_are_forms_of_their_own() -> 
     assert len(check.agreed) == 4
 
 
-def test_samples_are_summed_by_torch_after_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_to_compile(monkeypatch)
-    x, mask = normal(NODES, 5), mask_of()
-    with pytest.warns(RuntimeWarning, match="fails its check on cpu"):
-        together = aggregate_samples(GRAPH, [x, x], [mask, mask])
-    wanted = aggregate(GRAPH, x, mask, backend="reference")
-    stacked = aggregate_stacked(GRAPH, x[:, None], [mask, mask])
-    assert all(torch.equal(out, wanted) for out in (*together, *stacked.unbind(1)))
-
-
 def test_a_wrong_sum_without_a_mask_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = masked.unmasked_sum
     monkeypatch.setattr(masked, "unmasked_sum", lambda graph, x: 1.01 * right(graph, x))
@@ -187,15 +177,6 @@ def test_a_wrong_sum_without_a_mask_is_found_out(monkeypatch: pytest.MonkeyPatch
     with pytest.warns(RuntimeWarning, match="sums under none masks"):
         out = aggregate(GRAPH, x)
     assert torch.equal(out, aggregate(GRAPH, x, backend="reference"))
-
-
-def test_a_compiled_function_is_checked_as_it_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_to_compile(monkeypatch)
-    x, mask = normal(NODES, 5), mask_of(Kind.HARD)
-    with pytest.warns(RuntimeWarning, match="fails its check"):
-        out = torch.compile(lambda x: aggregate(GRAPH, x, mask), backend="aot_eager")(x)
-    assert torch.equal(out, aggregate(GRAPH, x, mask, backend="reference"))
-    torch._dynamo.reset()
 
 
 def test_a_backend_asked_for_by_name_is_taken_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,17 +66,6 @@ def test_disarm_is_the_mean_of_arm_given_both_masks(logit: float) -> None:
     assert disarm.var() <= arm.var()
 
 
-def test_a_gradient_given_by_hand_adds_to_what_the_loss_passes_on() -> None:
-    draw = one_draw(0.3)
-
-    def run(antithetic: bool) -> tuple[Tensor, Sequence[LayerDraws]]:
-        losses, layers = draw.run(antithetic)
-        return losses + 5.0 * draw.keep_logit, layers
-
-    got = torch.autograd.grad(ARM().loss(run).sum() / len(ALL), draw.keep_logit)[0]
-    assert torch.allclose(got - gradients(ARM(), draw), torch.tensor(5.0 / len(ALL)).double())
-
-
 @pytest.mark.parametrize("estimator", [ARM(), DisARM()])
 def test_the_second_pass_keeps_nothing_for_a_backward_pass(estimator: Estimator) -> None:
     draw = one_draw(0.3)

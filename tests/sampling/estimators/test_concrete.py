@@ -55,8 +55,3 @@ def test_concrete_approaches_the_exact_gradient_as_the_temperature_falls() -> No
 def test_a_temperature_that_is_none_is_refused(temperature: float) -> None:
     with pytest.raises(ValueError, match=r"temperature is .*; it takes a finite number above 0"):
         Concrete(temperature)
-
-
-def test_the_temperature_is_the_papers_unless_told_otherwise() -> None:
-    assert Concrete().temperature == 0.67
-    assert repr(Concrete(0.5)) == "Concrete(temperature=0.5)"

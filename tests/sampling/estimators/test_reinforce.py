@@ -57,13 +57,6 @@ def test_the_baseline_is_saved_with_the_state() -> None:
     assert list(weights(second, LOSSES[2:])) == unbroken[2:]
 
 
-def test_a_pass_without_a_learned_rate_does_not_touch_the_baseline() -> None:
-    estimator = REINFORCE()
-    estimator.loss(lambda antithetic: (torch.tensor(3.0), [TenDraws(torch.zeros(()))]))
-    assert estimator.baseline == 0.0
-    assert estimator.total_weight == 0.0
-
-
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
 def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
     with pytest.raises(

@@ -137,12 +137,3 @@ def test_fixed_rates_take_one_pass_and_no_sums(
     assert len(passes.tapes) == 1
     (gradient,) = torch.autograd.grad(loss, [toy.model.layers[0].get_parameter("weight")])
     assert bool(gradient.any())
-
-
-def test_a_fixed_rate_beside_a_learned_one_is_left_alone() -> None:
-    toy = Toy("asymmetric", LearnedRate(0.6))
-    toy.model.layers[0].sampler.rate = FixedRate(keep=0.7)  # type: ignore[union-attr]
-    passes = Passes(toy, Draw(5, 1))
-    (gradient,) = torch.autograd.grad(ARM().loss(passes), list(toy.rates[1].parameters()))
-    assert gradient != 0.0
-    assert len(passes.tapes) == 2

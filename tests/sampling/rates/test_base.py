@@ -81,7 +81,3 @@ def test_every_parameter_gets_a_gradient_from_a_draw(make: Callable[[float], Rat
 def test_a_local_rate_without_entries_is_refused(entries: int) -> None:
     with pytest.raises(ValueError, match=f"entries is {entries};.*at least 1"):
         BetaBernoulliRate(entries=entries)
-
-
-def test_a_local_rate_of_one_edge_has_an_entry_too() -> None:
-    assert BetaBernoulliRate(entries=1).mean().shape == (1,)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import torch
 
 from graphdrop.sampling.rates import FixedRate
 
@@ -14,21 +13,6 @@ def test_it_answers_with_the_keep_it_was_given() -> None:
     assert rate.sample().item() == pytest.approx(0.8)
     assert rate.logit().item() == pytest.approx(math.log(4))
     assert rate.logit().shape == rate.entries == ()
-
-
-def test_it_ignores_uniforms_and_asks_for_none() -> None:
-    rate = FixedRate(keep=0.3)
-    assert rate.num_uniforms == 0
-    assert torch.equal(rate.logit(torch.tensor([0.1, 0.9])), rate.logit())
-
-
-def test_a_keep_of_one_keeps_every_draw() -> None:
-    rate = FixedRate(keep=1.0)
-    assert rate.logit().item() == math.inf
-    assert rate.sample().item() == 1
-    u = (torch.arange(2**16) + 0.5) / 2**16
-    assert (u > 1 - rate.sample()).all()
-    assert (u > (-rate.logit()).sigmoid()).all()
 
 
 def test_it_costs_nothing_and_learns_nothing() -> None:
@@ -47,7 +31,3 @@ def test_a_keep_outside_its_range_is_refused(keep: float) -> None:
 def test_a_number_without_a_name_is_refused_since_it_could_be_a_drop_rate(arguments) -> None:
     with pytest.raises(TypeError, match=r"takes keep=.* Pass keep=0\.8, or keep=1 - 0\.8 if"):
         FixedRate(*arguments)
-
-
-def test_it_says_its_keep() -> None:
-    assert repr(FixedRate(keep=0.8)) == "FixedRate(keep=0.8)"

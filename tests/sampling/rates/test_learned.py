@@ -18,12 +18,6 @@ def test_it_starts_at_the_initial_keep_and_returns_there_on_reset() -> None:
     torch.testing.assert_close(rate.sample(), torch.full((3,), 0.9))
 
 
-def test_its_logit_is_the_parameter_itself_whatever_the_uniforms() -> None:
-    rate = LearnedRate(0.7)
-    assert rate.num_uniforms == 0
-    assert rate.logit(torch.tensor(0.01)) is rate.keep_logit
-
-
 @pytest.mark.parametrize(
     ("logit", "dtype"),
     [
@@ -52,16 +46,6 @@ def test_kl_sums_over_entries_and_is_zero_without_a_weight() -> None:
     assert LearnedRate(entropy_weight=0.0).kl().item() == 0
 
 
-def test_descending_the_kl_leads_to_one_half() -> None:
-    rate = LearnedRate(0.95, entropy_weight=1.0)
-    optimizer = torch.optim.SGD(rate.parameters(), lr=1.0)
-    for _ in range(100):
-        optimizer.zero_grad()
-        torch.autograd.backward(rate.kl())
-        optimizer.step()
-    assert rate.mean().item() == pytest.approx(0.5, abs=1e-3)
-
-
 @pytest.mark.parametrize("keep", [0.0, 1.0, -0.2, math.nan])
 def test_an_initial_keep_without_a_finite_logit_is_refused(keep: float) -> None:
     with pytest.raises(ValueError, match=r"initial_keep is .*both excluded.*FixedRate"):
@@ -72,8 +56,3 @@ def test_an_initial_keep_without_a_finite_logit_is_refused(keep: float) -> None:
 def test_a_negative_or_infinite_entropy_weight_is_refused(weight: float) -> None:
     with pytest.raises(ValueError, match=r"entropy_weight is .*0 or more"):
         LearnedRate(entropy_weight=weight)
-
-
-def test_it_says_where_it_starts() -> None:
-    assert repr(LearnedRate(0.7)) == "LearnedRate(initial_keep=0.7, entropy_weight=0)"
-    assert repr(LearnedRate(0.7, entries=3)).endswith("entropy_weight=0, entries=3)")

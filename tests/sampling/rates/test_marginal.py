@@ -134,22 +134,6 @@ def test_the_logit_of_the_mean_is_exact_and_has_a_finite_gradient(a: float, b: f
         assert gradient.item() == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
-def test_a_rate_for_every_mask_takes_no_uniforms_and_is_its_mean() -> None:
-    rate = BetaBernoulliRate(rate_draw="mask")
-    assert rate.num_uniforms == 0
-    torch.testing.assert_close(rate.logit().sigmoid(), rate.mean())
-    assert rate.sample() == rate.mean()
-    assert rate.kl() == _twin(rate).kl()
-    assert _twin(rate).table(0.67) is None
-    assert repr(rate) == "BetaBernoulliRate(prior_alpha=0.8, prior_beta=1, rate_draw='mask')"
-
-
-def _twin(rate: BetaBernoulliRate) -> BetaBernoulliRate:
-    twin = BetaBernoulliRate()
-    twin.load_state_dict(rate.state_dict())
-    return twin
-
-
 def test_what_a_rate_cannot_be_drawn_for_is_refused() -> None:
     with pytest.raises(ValueError, match=r"rate_draw is 'edge'; it takes 'layer'.* or 'mask'"):
         BetaBernoulliRate(rate_draw="edge")  # type: ignore[arg-type]

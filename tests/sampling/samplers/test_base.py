@@ -62,26 +62,6 @@ def test_layers_get_samplers_of_their_own() -> None:
     assert len({id(each.rate) for each in (sampler, first, later)}) == 3
 
 
-def test_the_general_form_stays_general_in_the_first_layer() -> None:
-    sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=True, first_blocks=1)
-    assert sampler.for_first_layer().blocks is None
-
-
-@pytest.mark.parametrize(
-    ("sampler", "shown"),
-    [
-        (DropOut(FixedRate(keep=0.5)), "blocks=per feature, rescale"),
-        (DropEdge(FixedRate(keep=0.5), self_loops=False), "blocks=1, symmetric, self_loops=False"),
-        (
-            GraphDropConnect(FixedRate(keep=0.5), before_normalization=True),
-            "blocks=2, before_normalization",
-        ),
-    ],
-)
-def test_a_sampler_shows_its_options(sampler: Sampler, shown: str) -> None:
-    assert sampler.extra_repr() == shown
-
-
 @pytest.mark.parametrize(
     ("sampler", "only"),
     [

@@ -130,29 +130,6 @@ def test_dropedge_drops_entries_of_the_matrix(norm: str, before: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm", "before"), [("row", True), ("sym", False), ("sym", True), ("paper", False)]
-)
-def test_dropedge_in_one_direction_drops_each_entry_by_itself(norm: str, before: bool) -> None:
-    Z = edge_draws()
-    assert not torch.equal(Z, Z.T)
-    assert_layer_is(
-        DropEdge(FixedRate(keep=KEEP), symmetric=False, before_normalization=before),
-        norm,
-        lambda H, W: masked(norm, Z, before) @ H @ W,
-    )
-
-
-@norms
-def test_dropedge_can_leave_the_diagonal_alone(norm: str) -> None:
-    Z = edge_draws(symmetric=True).fill_diagonal_(1.0)
-    assert_layer_is(
-        DropEdge(FixedRate(keep=KEEP), self_loops=False),
-        norm,
-        lambda H, W: masked(norm, Z, before=False) @ H @ W,
-    )
-
-
-@pytest.mark.parametrize(
     ("norm", "rescale"), [("row", True), ("sym", False), ("sym", True), ("paper", False)]
 )
 def test_node_sampling_drops_columns_of_the_matrix(norm: str, rescale: bool) -> None:
@@ -205,11 +182,3 @@ def test_the_general_form_has_a_matrix_for_every_pair_of_features(norm: str, bef
     assert_layer_is(
         GraphDropConnect(FixedRate(keep=KEEP), pairs=True, before_normalization=before), norm, gdc
     )
-
-
-def test_dropedge_is_symmetric_graph_dropconnect_with_one_block() -> None:
-    x, graph = normal(NODES, FEATURES, seed=3), VILLAGE.graph()
-    layer = SampledGCNConv(FEATURES, OUTPUTS, DropEdge(FixedRate(keep=KEEP)))
-    dropped = one_pass(layer, x, graph, DRAW)
-    layer.sampler = GraphDropConnect(FixedRate(keep=KEEP), blocks=1, symmetric=True)
-    assert torch.equal(one_pass(layer, x, graph, DRAW), dropped)

@@ -1,7 +1,5 @@
 """RandomWalk: a walk goes on only from where it has arrived, with rates that can be learned."""
 
-import copy
-import pickle
 from collections.abc import Hashable
 from dataclasses import replace
 
@@ -93,14 +91,6 @@ class TestRandomWalk(DrawsOfAnother, SamplerContract):
         assert least < 0.3  # somewhere the walk had ended, or nearly
 
 
-def test_a_walk_that_has_ended_does_not_begin_again() -> None:
-    model = network(FixedRate(keep=0.5), layers=5)
-    for sample in range(10):
-        so_far = reached(model, Draw(1, 1, sample))
-        assert set(so_far.unique().tolist()) == {0.0, 1.0}
-        assert bool((so_far.diff(dim=0) <= 0.0).all())
-
-
 def test_rows_of_a_graph_without_self_loops_are_refused() -> None:
     one_way = torch.tensor([[0, 1, 2], [1, 2, 3]])
     bare = Graph.from_edge_index(one_way, TOWN.num_nodes, self_loops=False, normalization=NORM)
@@ -138,29 +128,6 @@ def test_without_a_draw_nodes_are_reached_as_often_as_samples_reach_them(rate: s
     assert float(((found.mean(0) - wanted) / error).abs().max()) < 4.5
 
 
-def test_relaxed_masks_reach_a_node_as_hard_ones_do_when_the_temperature_falls() -> None:
-    model = network(FixedRate(keep=0.5))
-    draws = [Draw(2, 2, sample) for sample in range(50)]
-    hard = torch.stack([reached(model, draw) for draw in draws])
-    distance = [
-        float(
-            (torch.stack([reached(model, replace(d, temperature=t)) for d in draws]) - hard).norm()
-        )
-        for t in (0.67, 0.1, 0.001)
-    ]
-    assert distance[0] > distance[1] > distance[2]
-    assert distance[2] < 0.02 * distance[0]
-
-
-def test_a_rate_that_keeps_everything_has_finite_gradients() -> None:
-    rate = LearnedRate(0.5)
-    torch.nn.init.constant_(rate.keep_logit, 60.0)
-    model = network(rate)
-    model(X, town(), draw=Draw(1, 1, temperature=0.67)).sum().backward()
-    for walk in walks(model):
-        assert all(bool(p.grad.isfinite()) for p in walk.rate.parameters() if p.grad is not None)
-
-
 def test_what_a_walk_has_reached_matters_to_the_gradient_that_is_estimated() -> None:
     """Else it would say nothing of walks that estimators agree with enumeration."""
     toy = Toy("random walk", LearnedRate(0.6))
@@ -178,17 +145,6 @@ def test_monte_carlo_samples_of_a_walk_disagree_and_can_be_had_again() -> None:
     one, two = (predict(model, data, samples=30, seed=1) for _ in range(2))
     assert torch.equal(one.probabilities, two.probabilities)
     assert float(one.epistemic.max()) > 0.01
-
-
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_of_a_network_walks_by_its_own_rates(how: object) -> None:
-    model = network(LearnedRate(0.5))
-    draw = Draw(1, 1)
-    before = model(X, town(), draw=draw)
-    twin = how(model)  # type: ignore[operator]
-    torch.nn.init.constant_(walks(model)[0].rate.keep_logit, -9.0)  # type: ignore[arg-type]
-    assert not torch.equal(model(X, town(), draw=draw), before)
-    assert torch.equal(twin(X, town(), draw=draw), before)
 
 
 def test_networks_made_of_one_sampler_have_walks_of_their_own() -> None:

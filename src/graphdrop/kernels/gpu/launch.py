@@ -5,6 +5,7 @@ Nothing here reads a tensor's value on the host: a launch can be recorded in a C
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -12,15 +13,20 @@ import torch
 import triton
 from torch import Tensor
 
-from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import Kind
+from graphdrop.graph.masks import DRAW_BITS, Kind, Mask, drop_threshold, widest_logit
 from graphdrop.kernels.gpu import rows
-from graphdrop.kernels.gpu.draws import BLOCKS, FEATURES, SHARED, TABLE
-from graphdrop.kernels.gpu.rows import NO_SLOPES, SLOPE_PER_EDGE, SLOPE_PER_MASK
-from graphdrop.kernels.gpu.segments import num_slots
-from graphdrop.kernels.gpu.structure import Direction
+from graphdrop.kernels.gpu.rows import (
+    BLOCKS,
+    FEATURES,
+    NO_SLOPES,
+    SHARED,
+    SLOPE_PER_EDGE,
+    SLOPE_PER_MASK,
+    TABLE,
+)
+from graphdrop.kernels.gpu.structure import Direction, num_slots
+from graphdrop.kernels.passes import Form
 
-KINDS = list(Kind)
 TILE = 512
 """Features times edges that one warp holds at a time: 16 numbers for each of its 32 threads."""
 WIDEST_TILE, NARROWEST_TILE = 128, 16
@@ -32,12 +38,7 @@ OPTIONS: dict[str, Any] = {"num_warps": WARPS, "enable_fp_fusion": True}
 class Rule(NamedTuple):
     """How draws become multipliers, as the kernel reads it."""
 
-    kind: int
-    blocks: int
-    source: bool
-    symmetric: bool
-    keep_loops: bool
-    antithetic: bool
+    form: Form
     rates: Tensor
     """``[samples]`` or ``[samples, E]``: thresholds, keep logits or keep probabilities."""
     keys: Tensor
@@ -47,26 +48,28 @@ class Rule(NamedTuple):
     """``[entries]`` or ``[samples, entries]`` float32."""
 
 
-def rule_of(
-    options: list[int],
-    keep_logit: Tensor,
-    keys: Tensor,
-    temperature: float,
-    table: Tensor | None = None,
-) -> Rule:
-    """The rule of masks with these options: those of ``passes.options_of``."""
-    number, source, blocks, symmetric, self_loops, antithetic = options
-    kind, rates = KINDS[number], keep_logit.detach()
-    if table is not None:
-        number = TABLE.value
-    elif kind is Kind.HARD:
-        rates = draws.drop_threshold(rates)
-    elif kind is Kind.MEAN:
+def rule_of(masks: Sequence[Mask], rates: Tensor, features: int) -> Rule:
+    """The rule of masks of one form.
+
+    Args:
+        masks: the mask of each sample.
+        rates: their keep logits, ``[samples]`` or ``[samples, E]``.
+        features: of every sample.
+    """
+    first, device = masks[0], rates.device
+    keys = torch.stack([mask.key for mask in masks]).to(device, non_blocking=True)
+    table, rates = None, rates.detach()
+    if first.table is not None:
+        entries = torch.stack([mask.table.multiplier for mask in masks if mask.table is not None])
+        table = entries.to(device, torch.float32)
+    elif first.kind is Kind.HARD:
+        rates = drop_threshold(rates)
+    elif first.kind is Kind.MEAN:
         rates = torch.sigmoid(rates.to(torch.float32))
     elif rates.dtype not in (torch.float32, torch.float64):
         rates = rates.to(torch.float32)
-    flags = bool(source), bool(symmetric), not self_loops, bool(antithetic)
-    return Rule(number, blocks, *flags, rates.contiguous(), keys.contiguous(), temperature, table)
+    form = Form.of(first, features)
+    return Rule(form, rates.contiguous(), keys, first.temperature, table)
 
 
 def tiling(features: int) -> tuple[int, int]:
@@ -77,24 +80,24 @@ def tiling(features: int) -> tuple[int, int]:
 
 def constants_of(rule: Rule, features: int, *, slopes: bool) -> dict[str, Any]:
     """The compile-time constants of ``rows.sum_rows`` that follow from a rule."""
-    channel = BLOCKS
-    if rule.blocks == 1 or KINDS[rule.kind % len(KINDS)] is Kind.MEAN:
+    form, channel = rule.form, BLOCKS
+    if form.blocks == 1 or form.kind is Kind.MEAN:
         channel = SHARED
-    elif rule.blocks == features:
+    elif form.blocks == features:
         channel = FEATURES
-    per_edge = rule.rates.dim() == 2 and rule.kind != TABLE.value
+    per_edge = rule.rates.dim() == 2 and rule.table is None
     kept = NO_SLOPES
     if slopes:
         kept = SLOPE_PER_EDGE if per_edge else SLOPE_PER_MASK
     block_e, block_f = tiling(features)
     return {
-        "KIND": rule.kind,
+        "KIND": list(Kind).index(form.kind) if rule.table is None else TABLE.value,
         "CHANNEL": channel.value,
         "PER_EDGE": per_edge,
-        "SOURCE": rule.source,
-        "SYMMETRIC": rule.symmetric,
-        "KEEP_LOOPS": rule.keep_loops,
-        "ANTITHETIC": rule.antithetic,
+        "SOURCE": form.by_source,
+        "SYMMETRIC": form.symmetric,
+        "KEEP_LOOPS": not form.self_loops,
+        "ANTITHETIC": form.antithetic,
         "SLOPES": kept.value,
         "BLOCK_E": block_e,
         "BLOCK_F": block_f,
@@ -150,18 +153,18 @@ def sum_rows(
                 segments.slot,
                 direction.indices,
                 direction.value,
-                direction.row_ids if direction.named_rows else none,
-                direction.column_ids if direction.named_columns else none,
-                direction.rank if direction.ranked else none,
-                direction.edge if direction.transposed else none,
+                none if direction.row_ids is None else direction.row_ids,
+                none if direction.column_ids is None else direction.column_ids,
+                none if direction.rank is None else direction.rank,
+                none if direction.edge is None else direction.edge,
                 rule.keys,
                 rule.rates,
                 partial if table is None else table,
                 partial if slope_table is None else slope_table,
                 num_rows,
                 features,
-                rule.blocks,
-                draws.DRAW_BITS - max(entries.bit_length() - 1, 0),
+                rule.form.blocks,
+                DRAW_BITS - max(entries.bit_length() - 1, 0),
                 x.stride(0),
                 x.stride(1) if x.shape[1] > 1 else 0,
                 0 if own is None else own.stride(0),
@@ -173,12 +176,12 @@ def sum_rows(
                 0 if slopes is None else slopes.stride(1),
                 rule.rates.stride(0) if rule.rates.dim() and table is None else 0,
                 entries if table is not None and table.dim() == 2 else 0,
-                draws.widest_logit(rule.temperature),
+                widest_logit(rule.temperature),
                 1.0 / rule.temperature,
-                TRANSPOSED=direction.transposed,
-                NAMED_ROWS=direction.named_rows,
-                NAMED_COLUMNS=direction.named_columns,
-                RANKED=direction.ranked,
+                TRANSPOSED=direction.edge is not None,
+                NAMED_ROWS=direction.row_ids is not None,
+                NAMED_COLUMNS=direction.column_ids is not None,
+                RANKED=direction.rank is not None,
                 **constants,
                 **OPTIONS,
             )

@@ -1,13 +1,82 @@
-"""A graph as the kernels read it: its edges by destination and by source, cut into segments."""
+"""A graph as the kernels read it: its edges by destination and by source, cut into segments.
+
+Rows are cut into segments of bounded length, so that no program walks a hub's edges alone. All
+arrays have a size that follows from the numbers of rows and edges, not from their degrees: they are
+computed on the device without a synchronization. What a graph does not need of them is filled with
+the row number ``num_rows``, at which a program ends at once.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph
-from graphdrop.kernels.gpu.segments import Segments, segments_of
+
+SPAN = 512
+"""The largest number of edges that one program sums."""
+
+
+class Segments(NamedTuple):
+    """The segments of all rows, in the order of edges; a row without edges has an empty one."""
+
+    row: Tensor
+    """The row of each segment, ``[rows + E // SPAN]`` int32."""
+    begin: Tensor
+    """Its first edge."""
+    end: Tensor
+    """The edge after its last."""
+    slot: Tensor
+    """The place of its sum among the partial sums, int32; -1 where it is the sum of its row."""
+    long_row: Tensor
+    """The rows of more than one segment, ``[E // SPAN]`` int32."""
+    long_first: Tensor
+    """The slot of their first segment, int32."""
+    long_last: Tensor
+    """The slot after that of their last, int32."""
+
+
+def segments_of(indptr: Tensor, edges: int) -> Segments:
+    """The segments of the rows of a CSR matrix."""
+    span, rows, device = SPAN, indptr.shape[0] - 1, indptr.device
+    if rows == 0:
+        none = torch.zeros(0, dtype=torch.int32, device=device)
+        return Segments(none, none, none, none, none, none, none)
+    degree = indptr.diff().long()
+    pieces = ((degree + span - 1) // span).clamp(min=1)
+    long = degree > span
+    after = pieces.cumsum(0)  # the number of segments up to and with each row
+    number = torch.arange(rows + edges // span, device=device)
+    row = torch.searchsorted(after, number, right=True)
+    used = row < rows
+    known = row.clamp(max=rows - 1)
+    piece = number - (after - pieces).index_select(0, known)
+    begin = indptr.index_select(0, known) + piece * span
+    end = torch.minimum(begin + span, indptr.index_select(0, known + 1))
+    slots = torch.where(long, pieces, 0).cumsum(0)  # the number of slots up to and with each row
+    first_slot = slots - torch.where(long, pieces, 0)
+    split = long.index_select(0, known) & used
+    slot = torch.where(split, first_slot.index_select(0, known) + piece, -1)
+    place = torch.arange(edges // span, device=device)
+    long_row = torch.searchsorted(long.cumsum(0), place, right=True)
+    found = long_row.clamp(max=rows - 1)
+    first, last = first_slot.index_select(0, found), slots.index_select(0, found)
+    return Segments(
+        row.int(),
+        begin.to(indptr.dtype),
+        end.to(indptr.dtype),
+        slot.int(),
+        long_row.int(),
+        first.int(),
+        last.int(),
+    )
+
+
+def num_slots(edges: int) -> int:
+    """The largest number of partial sums that long rows may have: at most two for each span."""
+    return 2 * (edges // SPAN)
 
 
 class Direction(NamedTuple):
@@ -17,75 +86,45 @@ class Direction(NamedTuple):
     segments: Segments
     indices: Tensor
     value: Tensor
-    row_ids: Tensor
-    """The node id of each row; empty if it is the number of the row."""
-    column_ids: Tensor
-    """The node id of each edge's column, ``[E]``; empty if it is the column."""
-    rank: Tensor
-    """The rank among parallel edges; empty if there are none."""
-    edge: Tensor
-    """The number of each edge in CSR order; empty if they are in it."""
-    transposed: bool
+    row_ids: Tensor | None
+    """The node id of each row, unless it is the number of the row."""
+    column_ids: Tensor | None
+    """The node id of each edge's column, unless it is the column."""
+    rank: Tensor | None
+    """The rank among parallel edges, if there are any."""
+    edge: Tensor | None
+    """The number of each edge in CSR order, unless they are in it."""
 
     @property
     def num_rows(self) -> int:
         """The number of rows."""
         return self.indptr.shape[0] - 1
 
-    @property
-    def named_rows(self) -> bool:
-        """Whether rows have ids."""
-        return self.row_ids.shape[0] > 0
 
-    @property
-    def named_columns(self) -> bool:
-        """Whether columns have ids."""
-        return self.column_ids.shape[0] > 0
+def direction_of(graph: Graph, *, transposed: bool) -> Direction:
+    """One direction of a graph, made once."""
 
-    @property
-    def ranked(self) -> bool:
-        """Whether there are parallel edges."""
-        return self.rank.shape[0] > 0
+    def make() -> Direction:
+        if transposed:
+            return Direction(
+                graph.t_indptr,
+                segments_of(graph.t_indptr, graph.t_indices.shape[0]),
+                graph.t_indices,
+                graph.t_value,
+                graph.src_ids,
+                None if graph.dst_ids is None else graph.t_draw_dst,
+                graph.t_rank,
+                graph.t_edge,
+            )
+        return Direction(
+            graph.indptr,
+            segments_of(graph.indptr, graph.num_edges),
+            graph.indices,
+            graph.value,
+            graph.dst_ids,
+            None if graph.src_ids is None else graph.draw_src,
+            graph.rank,
+            None,
+        )
 
-
-TENSORS = len(Segments._fields) + 7
-"""The number of tensors of one direction in a structure."""
-
-
-def structure_of(graph: Graph) -> list[Tensor]:
-    """A graph as a list of tensors, made once: a custom op takes no objects."""
-    return graph.derived("triton structure", lambda: _tensors(graph))
-
-
-def _tensors(graph: Graph) -> list[Tensor]:
-    none = graph.indices.new_empty(0)
-
-    def given(tensor: Tensor | None) -> Tensor:
-        return none if tensor is None else tensor
-
-    segments = graph.derived_from_structure(
-        "segments", lambda: segments_of(graph.indptr, graph.num_edges)
-    )
-    t_segments = graph.derived_from_structure(
-        "t_segments", lambda: segments_of(graph.t_indptr, graph.t_indices.shape[0])
-    )
-    columns = none if graph.src_ids is None else graph.draw_src
-    t_columns = none if graph.dst_ids is None else graph.t_draw_dst
-    forward = [
-        graph.indptr, *segments, graph.indices, graph.value,
-        given(graph.dst_ids), columns, given(graph.rank), none,
-    ]  # fmt: skip
-    backward = [
-        graph.t_indptr, *t_segments, graph.t_indices, graph.t_value,
-        given(graph.src_ids), t_columns, given(graph.t_rank), graph.t_edge,
-    ]  # fmt: skip
-    return [*forward, *backward]
-
-
-def direction_of(structure: list[Tensor], *, transposed: bool) -> Direction:
-    """One direction of a structure."""
-    tensors = structure[TENSORS:] if transposed else structure[:TENSORS]
-    count = len(Segments._fields)
-    indptr, segments = tensors[0], Segments(*tensors[1 : 1 + count])
-    indices, value, row_ids, column_ids, rank, edge = tensors[1 + count :]
-    return Direction(indptr, segments, indices, value, row_ids, column_ids, rank, edge, transposed)
+    return graph.derived(("triton direction", transposed), make)

@@ -1,5 +1,6 @@
-"""The fused kernel gives the same bits on any number of threads, threads of callers, processes."""
+"""Loops give the same bits on any number of threads, callers and processes, without much memory."""
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -11,8 +12,9 @@ import numba
 import pytest
 import torch
 
-from contracts import forks, patience
+from contracts import forks, patience, step_under_limit
 from contracts.workers import digest, digests_of_threads
+from graphdrop.graph.masks import Kind
 from graphdrop.kernels import loops
 
 TESTS = Path(__file__).parents[1]
@@ -71,3 +73,34 @@ def test_no_two_processes_write_their_kernels_to_one_file(name: str) -> None:
     """Numba counts upwards, so that two that compile at once would overwrite each other."""
     file = getattr(loops, name)._cache._cache_file
     assert file._data_name(1) != file._data_name(1)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the limit is set as it is done on Linux"
+)
+@pytest.mark.parametrize(
+    ("kind", "per_edge"),
+    [pytest.param(Kind.HARD, False, marks=pytest.mark.slow), (Kind.CONCRETE, True)],
+)
+def test_a_masked_pass_fits_where_no_array_of_masks_does(kind: Kind, per_edge: bool) -> None:
+    finished = subprocess.run(
+        [sys.executable, step_under_limit.__file__, kind, *["--per-edge"] * per_edge],
+        # one arena and one thread: what malloc sets aside for others is no array of ours
+        env={
+            **os.environ,
+            "PYTHONPATH": str(TESTS),
+            "OMP_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "1",
+        },
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=patience.SECONDS,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == {
+        "fused": True,
+        "all messages at once": False,
+        "n by n": False,
+        "E by features": False,
+    }

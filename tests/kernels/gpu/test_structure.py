@@ -5,8 +5,8 @@ import torch
 
 from contracts.masked_sums import power_law_edges
 from graphdrop.graph import Graph
-from graphdrop.kernels.gpu import segments
-from graphdrop.kernels.gpu.segments import num_slots, segments_of
+from graphdrop.kernels.gpu import structure
+from graphdrop.kernels.gpu.structure import num_slots, segments_of
 
 STAR = torch.stack([torch.arange(1, 101), torch.zeros(100, dtype=torch.int64)])
 GRAPHS = {
@@ -22,7 +22,7 @@ GRAPHS = {
 def test_every_edge_is_in_one_segment_of_its_row(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SPAN", 8)
+    monkeypatch.setattr(structure, "SPAN", 8)
     graph = Graph.from_edge_index(GRAPHS[name], 101, normalization="none")
     found = segments_of(graph.indptr, graph.num_edges)
     rows, slots = [[] for _ in range(101)], [[] for _ in range(101)]
@@ -49,4 +49,4 @@ def test_sizes_follow_from_the_numbers_of_rows_and_edges_alone() -> None:
     graph = Graph.from_edge_index(power_law_edges(60, 2000), 60).to("meta")
     found = segments_of(graph.indptr, graph.num_edges)
     assert all(one.is_meta for one in found)
-    assert len(found.row) == 60 + graph.num_edges // segments.SPAN
+    assert len(found.row) == 60 + graph.num_edges // structure.SPAN

@@ -147,35 +147,12 @@ def test_concrete_masks_pass_a_gradient_through_the_degrees(case: Case) -> None:
     check(case)
 
 
-@for_all(cases(Kind.MEAN) | cases(Kind.NONE))
-def test_expected_masks_are_normalized_too(case: Case) -> None:
-    if case.mask.kind is Kind.MEAN:
-        check(case)
-    else:  # nothing is masked, so the order does not matter
-        plain = aggregate(case.graph, case.x)
-        assert torch.equal(aggregate(case.graph, case.x, case.mask), plain)
-
-
 KITE = EdgeList(5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 3)], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 
 
 def kite(kind: Normalization, logit: float) -> Case:
     mask = Mask(Kind.HARD, torch.tensor(logit), stream_key(1), before_normalization=True)
     return Case(KITE.graph(kind), mask, normal(5, 3), normal(5, 3))
-
-
-@pytest.mark.parametrize("kind", Normalization)
-def test_keeping_all_is_the_plain_normalization(kind: Normalization) -> None:
-    case = kite(kind, torch.inf)
-    torch.testing.assert_close(
-        aggregate(case.graph, case.x, case.mask), aggregate(case.graph, case.x)
-    )
-
-
-@pytest.mark.parametrize("kind", [Normalization.ROW, Normalization.SYM])
-def test_dropping_all_leaves_each_node_its_own_features(kind: Normalization) -> None:
-    case = kite(kind, -torch.inf)
-    torch.testing.assert_close(aggregate(case.graph, case.x, case.mask), case.x)
 
 
 def test_dropping_all_leaves_nothing_where_there_are_no_self_loops() -> None:

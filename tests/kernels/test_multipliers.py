@@ -7,16 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.masked_sums import normal, passes, power_law_edges
+from contracts.masked_sums import assert_fused_is_exact, normal, passes, power_law_edges
 from graphdrop.graph import Graph
 from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
-from graphdrop.kernels import aggregate
+from graphdrop.graph.masks import Kind, Mask, Sharing, reads_all_bits, stream_key
+from graphdrop.kernels import aggregate, cpu
 from graphdrop.kernels.reference import draw_values, materialize
 
 NODES = 20
+
+
 PAIRS = torch.unique(power_law_edges(NODES, 120), dim=1)
+
+
 GRAPH = Graph.from_edge_index(PAIRS, NODES, normalization="none")
+
+
 MASKS = {
     "an edge": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7)),
     "an edge both ways": Mask(Kind.HARD, torch.tensor(0.4), stream_key(7), symmetric=True),
@@ -71,15 +77,6 @@ def test_concrete_masks_are_the_same_to_a_millionth(name: str, backward: bool) -
     read = fused_mask(GRAPH, mask, 7, backward=backward)
     wanted = materialize(GRAPH, mask, 7, dtype=torch.float64)
     torch.testing.assert_close(read.double(), wanted, rtol=0.0, atol=1e-6)
-
-
-def test_a_symmetric_mask_is_one_draw_for_both_directions() -> None:
-    both = torch.unique(torch.cat([PAIRS, PAIRS.flip(0)], 1), dim=1)
-    graph = Graph.from_edge_index(both, NODES, normalization="none")
-    read = fused_mask(graph, MASKS["an edge both ways"], 7)
-    assert torch.equal(read, read[graph.reverse.long()])
-    other = fused_mask(graph, MASKS["an edge"], 7)
-    assert not torch.equal(other, other[graph.reverse.long()])
 
 
 @pytest.mark.parametrize(
@@ -142,30 +139,66 @@ def test_a_keep_of_1_keeps_everything_and_of_0_nothing(kind: Kind, per_edge: boo
             assert torch.equal(sums.logit_gradient, torch.zeros_like(rate))
 
 
-def test_certain_edges_stand_beside_uncertain_ones() -> None:
-    rates = torch.zeros(GRAPH.num_edges)
-    rates[::3], rates[1::3] = torch.inf, -torch.inf
-    for kind in (Kind.HARD, Kind.CONCRETE):
-        mask = Mask(kind, rates, stream_key(3), blocks=None)
-        for backward in (False, True):
-            read = fused_mask(GRAPH, mask, 7, backward=backward)
-            assert bool((read[::3] == 1.0).all())
-            assert bool((read[1::3] == 0.0).all())
-            assert 0.0 < float(read[2::3].mean()) < 1.0
+HUB_NODES = 40
 
 
-def test_every_step_layer_sample_and_seed_draws_anew() -> None:
-    keys = [
-        stream_key(1),
-        stream_key(2),
-        stream_key(1, step=1),
-        stream_key(1, layer=1),
-        stream_key(1, sample=1),
-    ]
-    x = normal(NODES, 33)
-    sums = [
-        aggregate(GRAPH, x, replace(MASKS["an edge and feature"], key=key), backend="fused")
-        for key in keys
-    ]
-    for number, first in enumerate(sums):
-        assert not any(torch.allclose(first, second) for second in sums[:number])
+HUB_GRAPH = Graph.from_edge_index(power_law_edges(HUB_NODES, 300), HUB_NODES)
+
+
+# those of up to 16 features are compiled for other tests as well
+CHANNELS = {"one": (7, 1), "even": (64, 2), "blocks": (96, 3), "lanes": (7, 3), "each": (7, None)}
+
+
+def logits(per_edge: bool) -> Tensor:
+    """An extreme logit, or for every edge one that may be."""
+    return 3.0 * normal(HUB_GRAPH.num_edges, seed=5) if per_edge else torch.tensor(7.5)
+
+
+@pytest.mark.parametrize(
+    ("channel", "per_edge", "antithetic"),
+    [
+        *((channel, False, True) for channel in ("one", "even", "lanes", "each")),
+        *((channel, True, False) for channel in ("one", "blocks", "lanes", "each")),
+    ],
+)
+def test_the_fused_kernel_computes_what_the_reference_computes(
+    channel: str, per_edge: bool, antithetic: bool
+) -> None:
+    (features, blocks), temperature = CHANNELS[channel], 0.14 if per_edge else 0.05
+    mask = Mask(
+        Kind.CONCRETE,
+        logits(per_edge),
+        stream_key(3),
+        blocks=blocks,
+        temperature=temperature,
+        antithetic=antithetic,
+    )
+    whole = reads_all_bits(mask.keep_logit, temperature)
+    assert bool(whole.any()) and bool(whole.all()) != per_edge  # noqa: PT018 - some, or all
+    x, gradient = normal(HUB_NODES, features), normal(HUB_NODES, features, seed=1)
+    assert_fused_is_exact(HUB_GRAPH, x, mask, gradient)
+
+
+def test_rates_per_edge_too_extreme_for_float32_at_their_temperature_go_to_the_reference() -> None:
+    def fits(logit: float, temperature: float) -> bool:
+        keep_logit = torch.tensor([0.0, logit])
+        return cpu.supports(Mask(Kind.CONCRETE, keep_logit, stream_key(0), temperature=temperature))
+
+    assert fits(2.0, 0.12)
+    assert not fits(9.0, 0.12)
+    assert fits(9.0, 0.14)
+    assert not fits(2.0, 0.11)
+
+
+@pytest.mark.parametrize(
+    ("logit", "per_edge"), [(-80.0, False), (-30.0, True), (30.0, False), (80.0, True)]
+)
+def test_masks_beyond_all_draws_are_zero_or_one_and_finite(logit: float, per_edge: bool) -> None:
+    keep_logit = torch.full((HUB_GRAPH.num_edges,) if per_edge else (), logit)
+    mask = Mask(Kind.CONCRETE, keep_logit, stream_key(3), temperature=0.14)
+    x, gradient = normal(HUB_NODES, 5), normal(HUB_NODES, 5, seed=1)
+    got = passes(HUB_GRAPH, x, mask, gradient, "fused")
+    wanted = aggregate(HUB_GRAPH, x) * (logit > 0.0)
+    torch.testing.assert_close(got.value, wanted)
+    assert got.logit_gradient is not None
+    assert got.logit_gradient.isfinite().all()

@@ -110,31 +110,6 @@ def test_an_edge_has_the_same_draws_in_any_part(sharing: Sharing, symmetric: boo
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rows_come_in_the_order_asked_for(backend: str) -> None:
-    whole, x = graph(), normal(NODES, FEATURES)
-    mask = layer_mask(0, torch.tensor(0.5))
-    part = whole.rows(ROWS.flip(0))
-    assert part.src_ids is not None
-    out = aggregate(part, x[part.src_ids.long()], mask, backend=backend)
-    torch.testing.assert_close(out, aggregate(whole, x, mask, backend=backend)[ROWS.flip(0)])
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_order_in_which_edges_are_given_does_not_matter(backend: str) -> None:
-    edge_index = torch.unique(power_law_edges(NODES, 300), dim=1)
-    weight = normal(edge_index.shape[1]).abs()
-    shuffled = torch.randperm(edge_index.shape[1], generator=torch.Generator().manual_seed(1))
-    x, mask = normal(NODES, FEATURES), layer_mask(0, torch.tensor(0.5))
-    first, second = (
-        Graph.from_edge_index(edge_index[:, order], NODES, weight[order])
-        for order in (torch.arange(len(shuffled)), shuffled)
-    )
-    torch.testing.assert_close(
-        aggregate(first, x, mask, backend=backend), aggregate(second, x, mask, backend=backend)
-    )
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_renumbered_nodes_that_carry_their_ids_along_draw_the_same_masks(
     symmetric: bool, backend: str

@@ -7,13 +7,12 @@ but the generator under test.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from contracts.chance_tests import PairCounts, Words
+from contracts.chance_tests import Words
 from graphdrop.graph import masks as draws
 
 
@@ -31,11 +30,6 @@ class Construction:
         return words.numpy().astype(np.uint32)
 
 
-
-
-
-
-
 def keys(chunk: int, construction: Construction, **change: int) -> Tensor:
     """256 keys [2, 256, 1] of even seeds, steps, layers and samples, moved by the given change."""
     names = []
@@ -45,25 +39,3 @@ def keys(chunk: int, construction: Construction, **change: int) -> Tensor:
             name[word] += shift
         names.append(construction.stream_key(**name))
     return torch.stack(names, dim=1)[:, :, None]
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

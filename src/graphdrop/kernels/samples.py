@@ -19,28 +19,6 @@ from graphdrop.kernels.passes import Form
 
 
 @torch.no_grad()
-def aggregate_samples(
-    graph: Graph, inputs: Sequence[Tensor], masks: Sequence[Mask]
-) -> list[Tensor]:
-    """``aggregate(graph, x, mask)`` of each input and mask, without gradients.
-
-    On a GPU one launch computes them. On a CPU each sum has a walk over the edges of its own, which
-    is as fast while the features of a sample fit in the cache.
-
-    Args:
-        graph: the edges.
-        inputs: features ``[num_src, features]``; they may be one and the same.
-        masks: as many masks.
-    """
-    first = inputs[0]
-    if gpu.is_gpu(first.device) and len({(x.shape, x.dtype) for x in inputs}) == 1:
-        shared = all(x is first for x in inputs)
-        x = first.unsqueeze(1) if shared else torch.stack(list(inputs), 1)
-        return list(aggregate_stacked(graph, x, masks).unbind(1))
-    return [aggregate(graph, x, mask) for x, mask in zip(inputs, masks, strict=True)]
-
-
-@torch.no_grad()
 def aggregate_stacked(
     graph: Graph, x: Tensor, masks: Sequence[Mask | None], *, out: Tensor | None = None
 ) -> Tensor:

@@ -17,13 +17,11 @@ from graphdrop.graph import Graph
 from graphdrop.graph.masks import Kind, Mask, Sharing, Table, stream_key
 from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu import check, launch, masked, rows, structure
-from graphdrop.kernels.samples import aggregate_samples, aggregate_stacked
+from graphdrop.kernels.samples import aggregate_stacked
 
 NODES = 12
 GRAPH = Graph.from_edge_index(power_law_edges(NODES, 40), NODES)
-KERNELS = [
-    sys.modules[each.__module__] for each in (aggregate, aggregate_samples, aggregate_stacked)
-]
+KERNELS = [sys.modules[function.__module__] for function in (aggregate, aggregate_stacked)]
 
 
 @pytest.fixture(autouse=True)

@@ -50,6 +50,8 @@ def test_targets_may_be_given_apart_and_some_may_be_missing(tables):
     classifier = NodeClassifier(config=CONFIG).fit(nodes.drop(columns="team"), edges, y)
     assert classifier.classes_.tolist() == [3.0, 7.0]
     assert classifier.predict_proba().shape == (ROWS, 2)
+    right = (classifier.predict() == y)[y.notna()]
+    assert classifier.score(nodes.drop(columns="team"), edges, y) == right.mean()
     with pytest.raises(ValueError, match="y is given and nodes has a column team"):
         NodeClassifier("team").fit(nodes, edges, y)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import pandas
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
@@ -18,7 +19,6 @@ from graphdrop.train.progress import Progress, Silent
 from graphdrop.train.trainer import Trainer
 
 if TYPE_CHECKING:
-    import pandas
     from numpy.typing import ArrayLike, NDArray
     from torch_geometric.data import Data
 
@@ -173,8 +173,9 @@ class NodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
         return found
 
     def score(self, nodes: pandas.DataFrame, edges: pandas.DataFrame, y: ArrayLike) -> float:
-        """The share of the nodes whose most probable class is the one in ``y``."""
-        return float(accuracy_score(y, self.predict(nodes, edges)))
+        """The share of nodes whose most probable class is that in ``y``; NaN does not count."""
+        known = ~np.asarray(pandas.isna(y))
+        return float(accuracy_score(np.asarray(y)[known], self.predict(nodes, edges)[known]))
 
 
 class NodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
@@ -211,8 +212,9 @@ class NodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
         return value, _in_order_of_rows(answer.variance.sqrt(), data).squeeze(1)
 
     def score(self, nodes: pandas.DataFrame, edges: pandas.DataFrame, y: ArrayLike) -> float:
-        """The coefficient of determination R² of the values against ``y``."""
-        return float(r2_score(y, self.predict(nodes, edges)))
+        """The coefficient of determination R² of the values against ``y``; NaN does not count."""
+        known = ~np.asarray(pandas.isna(y))
+        return float(r2_score(np.asarray(y)[known], self.predict(nodes, edges)[known]))
 
 
 def _in_order_of_rows(values: torch.Tensor, data: Data) -> NDArray[np.float64]:

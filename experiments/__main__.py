@@ -32,8 +32,8 @@ from graphdrop.cli.many_runs import (
     GpusPerRun,
     Jobs,
     RayAddress,
-    executor_for,
-    stopping_runs,
+    choose_executor,
+    stop_runs_at_signals,
 )
 from graphdrop.cli.runs import Device
 from graphdrop.config import Method
@@ -122,7 +122,7 @@ def reproduce(
     if axis not in AXES:
         raise ValueError(f"--axis is {axis!r}: give one of {', '.join(AXES)}")
     recipe = recipe or targets.usual_recipe(target)
-    where = executor_for(
+    where = choose_executor(
         executor,
         jobs,
         ray_address=ray_address,
@@ -145,7 +145,7 @@ def reproduce(
         executor=where,
         device=device,
     )
-    with stopping_runs(), where:
+    with stop_runs_at_signals(), where:
         for done in targets.reproduce(chosen, request):
             for table in done.rendering.tables.values():
                 _console().print(table.to_rich())
@@ -198,7 +198,7 @@ def search(
     if out is not None and not out.parent.is_dir():
         raise ValueError(f"--out is {out} and {out.parent} is no folder: make it first")
     store = Store(results / "searches", f"{target}.jsonl")
-    where = executor_for(
+    where = choose_executor(
         executor,
         jobs,
         ray_address=ray_address,
@@ -208,7 +208,7 @@ def search(
     cells = plan.cells()
     if not render_only:
         chosen = only(cells, dataset or [], method or [])
-        with stopping_runs(), where:
+        with stop_runs_at_signals(), where:
             search_ranking.compete(plan, chosen, store, executor=where, device=device)
     outcomes = [search_ranking.outcome(plan, cell, store.records()) for cell in cells]
     table = search_results.table(plan, outcomes)
@@ -252,7 +252,7 @@ def edges(
     parts = part or list(doubtful_edges.PARTS)
     _check("--part", parts, list(doubtful_edges.PARTS))
     _check("--model", model or [], list(doubtful_edges.MODELS))
-    with stopping_runs():
+    with stop_runs_at_signals():
         if not render_only:
             doubtful_edges.make_runs(out, parts, seeds, model or (), protocol)
     rendering = doubtful_edges_page.render(out)

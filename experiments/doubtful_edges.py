@@ -35,7 +35,7 @@ from graphdrop import metrics
 from graphdrop.calibration import calibration_floor
 from graphdrop.calibration.temperature import EntropyTemperatureScaling
 from graphdrop.config import Config, auto
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 from graphdrop.data import load_dataset
 from graphdrop.data.sources import DATA_VARIABLE
 from graphdrop.inference import Predictive
@@ -137,7 +137,7 @@ def train_network(
     given = {"train": {"baselines": False}, "model": model}
     if teach is not None:
         given["objective"] = {"teach": teach}
-    asked = Config(**merged(settings or given, {"seed": seed}))
+    asked = Config(**merge_settings(settings or given, {"seed": seed}))
     data = copy.copy(data)
     data.planted = None
     trainer = Trainer(asked, load_dataset(data), progress=Silent())

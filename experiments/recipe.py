@@ -20,7 +20,7 @@ from experiments.ood_scores import Unfamiliar
 from experiments.set_coverage import Covered
 from graphdrop import config as settings
 from graphdrop.config import Config, auto
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 
 Values = dict[str, dict[str, Any]]
 OWN_SPLIT = "run"
@@ -172,7 +172,7 @@ class Recipe(Part):
     def _settled(self, row: Row, dataset: str, layers: int, *, seed: int, over: Values) -> Config:
         """All settings of one run; the splits of a graph of one's own are numbered from 0."""
         if self.numbered or (dataset not in self.datasets and not self.shares):
-            over = merged(over, {"data": {"split_seed": seed - self.first_seed}})
+            over = merge_settings(over, {"data": {"split_seed": seed - self.first_seed}})
         return settled_run(
             self.rules, row, dataset, layers, seed=seed, over=over, base=self.settings
         )
@@ -233,7 +233,7 @@ def settled_run(
     cell = {"data": {"dataset": dataset}, "model": {"method": row.uses, **depth}}
     # the split of published results, also of graphs that come without one
     public = {"seed": seed, "recipe": base, "data": {"split": "public"}}
-    asked = merged(public, *fitting, row.set, over, cell)
+    asked = merge_settings(public, *fitting, row.set, over, cell)
     if asked["data"].get("split_seed") == OWN_SPLIT:
         asked["data"]["split_seed"] = seed
     return settings.settle(asked)
@@ -332,7 +332,7 @@ def winners(recipe: str, search: str) -> list[dict[str, Any]]:
 
 def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     both = {**under, **over}
-    return both | {"set": merged(under.get("set", {}), over.get("set", {}))}
+    return both | {"set": merge_settings(under.get("set", {}), over.get("set", {}))}
 
 
 def _folder() -> Path:

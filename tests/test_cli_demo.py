@@ -6,7 +6,7 @@ import re
 import pytest
 
 from graphdrop.cli import demo, main
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 
 SHORT = {
     "model": {"hidden": 8},
@@ -20,7 +20,7 @@ def run(capsys, monkeypatch, tmp_path, no_files, no_network):
     """Run a short demo in an empty folder where no dataset can be had."""
     monkeypatch.chdir(tmp_path)
     settle = demo.settings.settle
-    monkeypatch.setattr(demo.settings, "settle", lambda asked: settle(merged(asked, SHORT)))
+    monkeypatch.setattr(demo.settings, "settle", lambda asked: settle(merge_settings(asked, SHORT)))
 
     def run(*words: str) -> tuple[str, str]:
         capsys.readouterr()

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.__main__ import main
 from graphdrop.config import Config, settle
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def tiny_config(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Confi
             "train": {"epochs": 4, "evaluate_every": 2, "samples": 2},
             "predict": {"samples": 2},
         }
-        return settle(merged(small, sections))
+        return settle(merge_settings(small, sections))
 
     return config
 

@@ -15,7 +15,7 @@ from experiments.store import RunLine
 from experiments.targets import Request, reproduce
 from graphdrop.config import Config
 from graphdrop.config.auto import GraphTraits, choose
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 
 RECIPE = read_recipe("worth-auto")
 CELLS = {(cell.row, cell.dataset): cell for cell in RECIPE.cells()}
@@ -70,7 +70,7 @@ def effective(row: str) -> dict:
     """All settings of a row that the recipe auto does not leave at their defaults."""
     config = CELLS[row, "cora"].configs[0]
     chosen = choose(config.model.method, config.model.architecture, LIKE_CORA, "smooth")
-    both = Config(**merged(chosen, config.member_configs()[0].asked()))
+    both = Config(**merge_settings(chosen, config.member_configs()[0].asked()))
     return {
         f"{section}.{name}": value
         for section in ("data", "model", "objective", "train", "predict")
@@ -190,7 +190,7 @@ def test_the_rivals_have_the_settings_of_the_default_but_for_method_and_predicti
     for row, masks, members in (("Monte Carlo DropOut", "hard", 1), ("deep ensemble", "off", 5)):
         rival = [config.asked() for config in cells[row, "cora"]]
         changed = {"model": {"method": "GCN-DO"}, "predict": {"masks": masks}, "members": members}
-        assert rival == [merged(one, changed) for one in own]
+        assert rival == [merge_settings(one, changed) for one in own]
         splits = [config.data.split_seed for config in cells[row, "cora_ml"]]
         assert splits == list(range(570, 580))
         assert not any(config.nodes or config.certainty for config in cells[row, "cora_ml"])

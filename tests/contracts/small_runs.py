@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from graphdrop.config import settle
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
@@ -33,6 +33,6 @@ def write_graph(path: Path, *, seed: int = 0, rotate: int = 0) -> Path:
 def train(folder: Path, graph: Path, method: str = "GCN-BBGDC", **settings: Any) -> Path:
     """The folder of a finished run."""
     asked = {"data": {"dataset": str(graph)}, "model": {"method": method}}
-    config = settle(merged(SMALL, asked, settings))
+    config = settle(merge_settings(SMALL, asked, settings))
     Trainer(config, run_folder=folder, progress=Silent()).fit()
     return folder

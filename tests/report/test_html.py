@@ -17,8 +17,8 @@ from contracts.small_runs import CLASSES, NODES, train, write_graph
 from graphdrop import GCN, metrics
 from graphdrop.graph import Graph
 from graphdrop.report import html
-from graphdrop.report.collect import MEANS, _course, _smoothing
-from graphdrop.report.html import embedded, page, run_names
+from graphdrop.report.collect import MEANS, _measure_smoothing, _read_course
+from graphdrop.report.html import embed_json, name_runs, page
 from graphdrop.report.runs import gather
 from graphdrop.train import load
 
@@ -111,7 +111,7 @@ def test_a_long_course_is_averaged_and_a_torn_line_left_out(tmp_path):
     line = '{{"epoch": {0}, "loss": {0}, "nll": {0}, "kl": 0, "l2": 0}}\n'
     text = "".join(line.format(epoch) for epoch in range(1, 10 * MEANS + 1))
     (tmp_path / "metrics.jsonl").write_text(text + '{"epoch": 10')
-    course = _course(tmp_path)
+    course = _read_course(tmp_path)
     assert len(course["nll"]) == MEANS
     assert course["epoch"][:2] == [10, 20]
     assert course["nll"][:2] == [5.5, 15.5]
@@ -161,7 +161,7 @@ def test_runs_on_other_data_are_refused(runs):
 
 def test_embedded_json_cannot_end_its_element():
     text = f"{HOSTILE}<!--<script>\u2028\u2029]]>é"
-    inside = embedded({text: [text]})
+    inside = embed_json({text: [text]})
     assert not set("<>&\u2028\u2029") & set(inside)
     assert json.loads(inside) == {text: [text]}
 
@@ -217,8 +217,8 @@ def test_nothing_is_loaded_from_elsewhere(runs):
 
 
 def test_folders_of_the_same_name_are_told_apart():
-    assert run_names([Path("x/a"), Path("x/b")]) == ["a", "b"]
-    assert run_names([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
+    assert name_runs([Path("x/a"), Path("x/b")]) == ["a", "b"]
+    assert name_runs([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
 
 
 def test_settings_in_which_runs_differ_are_listed(runs):
@@ -231,6 +231,6 @@ def test_settings_in_which_runs_differ_are_listed(runs):
 def test_a_directed_chain_has_no_total_variation_and_a_report_all_the_same():
     chain = torch.stack([torch.arange(5), torch.arange(1, 6)])
     data = Data(x=torch.rand(6, 3), edge_index=chain)
-    found = _smoothing(GCN(3, 4, 2, 2, seed=1), data)
+    found = _measure_smoothing(GCN(3, 4, 2, 2, seed=1), data)
     assert found["total variation"] == [None]
     assert found["Dirichlet energy"][0] is not None

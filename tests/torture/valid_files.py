@@ -121,7 +121,7 @@ def settings(folder: Path) -> None:
 def small_run(folder: Path, graph: Path, **more: Any) -> None:
     """A finished run of two epochs."""
     from graphdrop.config import settle  # noqa: PLC0415
-    from graphdrop.config.recipes import merged  # noqa: PLC0415
+    from graphdrop.config.recipes import merge_settings  # noqa: PLC0415
     from graphdrop.train import Trainer  # noqa: PLC0415
     from graphdrop.train.progress import Silent  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def small_run(folder: Path, graph: Path, **more: Any) -> None:
         "train": {"epochs": 2, "evaluate_every": 1, "samples": 1, "checkpoint_seconds": 0.0},
         "predict": {"samples": 2},
     }
-    Trainer(settle(merged(asked, more)), run_folder=folder, progress=Silent()).fit()
+    Trainer(settle(merge_settings(asked, more)), run_folder=folder, progress=Silent()).fit()
 
 
 def networks(folder: Path) -> None:

@@ -4,17 +4,17 @@ import pytest
 
 from contracts.in_turn import LastFirst
 from contracts.small_runs import SMALL, train, write_graph
-from graphdrop.cli.many_runs import trained_seeds
+from graphdrop.cli.many_runs import train_seeds
 from graphdrop.config import settle
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 from graphdrop.train.many import train_in_folder, tune
 from graphdrop.train.run_dataset import resolve_dataset
 
 
 def test_seeds_by_an_executor_are_those_of_single_runs(tmp_path):
     graph = write_graph(tmp_path / "graph.npz")
-    config = settle(merged(SMALL, {"data": {"dataset": str(graph)}, "seed": 3}))
-    results = trained_seeds(config, 2, tmp_path / "many", LastFirst())
+    config = settle(merge_settings(SMALL, {"data": {"dataset": str(graph)}, "seed": 3}))
+    results = train_seeds(config, 2, tmp_path / "many", LastFirst())
     for seed, result in zip((3, 4), results, strict=True):
         one = train(tmp_path / f"one-{seed}", graph, seed=seed)
         there = tmp_path / "many" / f"seed-{seed}"
@@ -24,7 +24,7 @@ def test_seeds_by_an_executor_are_those_of_single_runs(tmp_path):
 
 def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_path, monkeypatch):
     graph = write_graph(tmp_path / "graph.npz")
-    config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
+    config = settle(merge_settings(SMALL, {"data": {"dataset": str(graph)}}))
     config, dataset = resolve_dataset(config, None)
     log, said = tmp_path / "trials.jsonl", []
     best = tune(config, dataset, 4, log=log, say=said.append, executor=LastFirst())
@@ -37,7 +37,7 @@ def test_tuning_by_an_executor_finds_the_same_and_goes_on_with_its_trials(tmp_pa
 
 def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch):
     graph = write_graph(tmp_path / "graph.npz")
-    config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
+    config = settle(merge_settings(SMALL, {"data": {"dataset": str(graph)}}))
     log, scored = tmp_path / "trials.jsonl", []
 
     def score(config, dataset, *_):
@@ -61,7 +61,7 @@ def test_trials_are_kept_for_the_data_they_were_scored_on(tmp_path, monkeypatch)
 
 def test_other_data_under_the_same_name_are_refused(tmp_path):
     graph = write_graph(tmp_path / "graph.npz")
-    config = settle(merged(SMALL, {"data": {"dataset": str(graph)}}))
+    config = settle(merge_settings(SMALL, {"data": {"dataset": str(graph)}}))
     with pytest.raises(ValueError, match=r"graph\.npz is not the same on .*: give every node"):
         train_in_folder(config, str(tmp_path / "run"), "0" * 64)
     assert not (tmp_path / "run").exists()

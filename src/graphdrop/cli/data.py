@@ -40,7 +40,7 @@ def list_datasets(
     root: Root = None,
 ) -> None:
     """Show what is known, what is here, and where the rest would come from."""
-    _console().print(_table_of_files(root) if files else _table_of_datasets(root))
+    _make_console().print(_list_files(root) if files else _list_datasets(root))
     found = {
         source.name: {file.name: find(source, file, root) for file in source.files}
         for source in SOURCES.values()
@@ -49,24 +49,24 @@ def list_datasets(
     say(f"Looked in {', '.join(map(str, local_folders(root)))}.")
 
 
-def _table_of_files(root: Path | None) -> Table:
-    table = _table("file", "size", "path, or where it would come from")
+def _list_files(root: Path | None) -> Table:
+    table = _make_table("file", "size", "path, or where it would come from")
     for source in SOURCES.values():
         for file in source.files:
             where = find(source, file, root) or source.addresses(file)
-            table.add_row(file.name, _size(file.size), str(where))
+            table.add_row(file.name, _format_size(file.size), str(where))
     return table
 
 
-def _table_of_datasets(root: Path | None) -> Table:
-    table = _table("name", "size", "here", "published at")
+def _list_datasets(root: Path | None) -> Table:
+    table = _make_table("name", "size", "here", "published at")
     for source in SOURCES.values():
         paths = [find(source, file, root) for file in source.files]
         folders = sorted({str(path.parent) for path in paths if path})
         here = ", ".join(folders) or "no"
         if folders and None in paths:
             here += f", but {paths.count(None)} of {len(paths)} files"
-        table.add_row(source.name, _size(source.size), here, source.published)
+        table.add_row(source.name, _format_size(source.size), here, source.published)
     table.add_row("synthetic", "", "always", "nowhere: a graph like Cora, made when asked for")
     return table
 
@@ -75,7 +75,7 @@ def _table_of_datasets(root: Path | None) -> Table:
 def fetch(names: Names = None, root: Root = None) -> None:
     """Download what is not here, and verify every file."""
     fetched = dict[str, object]()
-    for source in _chosen(names):
+    for source in _find_sources(names):
         paths = fetch_files(source, root)
         fetched[source.name] = paths
         for file in source.files:
@@ -120,7 +120,7 @@ def info(
     from graphdrop.config import Config  # noqa: PLC0415
     from graphdrop.train.run_dataset import load_named_dataset  # noqa: PLC0415
 
-    given = tables.as_settings(
+    given = tables.collect_settings(
         name,
         None,
         root=root,
@@ -140,7 +140,7 @@ def info(
     table = Table(box=box.SIMPLE, show_header=False, title=dataset.name, title_justify="left")
     for what, how_much in dataset.summary.rows():
         table.add_row(what, how_much)
-    _console().print(table)
+    _make_console().print(table)
     for note in dataset.notes:
         say(note)
     output.result(
@@ -221,7 +221,7 @@ def convert(
     size = sum(file.stat().st_size for file in written.iterdir())
     say(
         f"{written}: {about.nodes:,} nodes, {about.edges:,} directed edges, {about.features:,} "
-        f"features, {_size(size)}"
+        f"features, {_format_size(size)}"
     )
     counts = {"nodes": about.nodes, "edges": about.edges, "features": about.features}
     output.result(folder=written, bytes=size, **counts)
@@ -235,7 +235,7 @@ def verify(names: Names = None, root: Root = None) -> None:
     """
     from graphdrop.data.store.manifest import MANIFEST  # noqa: PLC0415 - others need no numpy
 
-    table = _table("file", "checksum", "path")
+    table = _make_table("file", "checksum", "path")
     failures = []
     stores = [name for name in names or () if (Path(name) / MANIFEST).is_file()]
     for name in stores:
@@ -250,7 +250,7 @@ def verify(names: Names = None, root: Root = None) -> None:
             table.add_row(name, Text("wrong", style="bold red"), name)
             failures.append(str(error))
     known = [name for name in names or () if name not in stores]
-    for source in _chosen(known) if known or not stores else ():
+    for source in _find_sources(known) if known or not stores else ():
         absent = [file for file in source.files if find(source, file, root) is None]
         if absent and names:
             failures.append(
@@ -268,13 +268,13 @@ def verify(names: Names = None, root: Root = None) -> None:
             except (ValueError, OSError) as error:
                 table.add_row(file.name, Text("wrong", style="bold red"), str(path))
                 failures.append(str(error))
-    _console().print(table)
+    _make_console().print(table)
     output.result(failures=failures)
     if failures:
         raise ValueError("; ".join(failures))
 
 
-def _chosen(names: list[str] | None) -> list[Source]:
+def _find_sources(names: list[str] | None) -> list[Source]:
     sources = []
     for name in names or SOURCES:
         source = find_source(name)
@@ -284,19 +284,19 @@ def _chosen(names: list[str] | None) -> list[Source]:
     return sources
 
 
-def _table(*columns: str) -> Table:
+def _make_table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, justify="right" if column == "size" else "left", overflow="fold")
     return table
 
 
-def _console() -> Console:
+def _make_console() -> Console:
     # Into a pipe or a file goes the whole line, as there is no window for it to fit. Names of files
     # are shown as they are, whatever brackets or colons they have.
     width = None if sys.stdout.isatty() else 240
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
-def _size(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 10**5 else f"{size / 1e3:.1f} kB"

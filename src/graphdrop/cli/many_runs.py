@@ -57,7 +57,7 @@ GpusPerRun = Annotated[
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-def executor_for(
+def choose_executor(
     name: str, jobs: int | None, *, ray_address: str | None, cpus: int, gpus: float
 ) -> Executor:
     """The executor that the options ask for; nothing is started yet.
@@ -88,7 +88,7 @@ def executor_for(
 
 
 @contextmanager
-def stopping_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+def stop_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     """Context in which a first SIGINT or SIGTERM calls `stop`, and a second one interrupts.
 
     Yields the list of signals that have come, to which a handler adds.
@@ -110,7 +110,7 @@ def stopping_at_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
 
 
 @contextmanager
-def stopping_runs() -> Iterator[None]:
+def stop_runs_at_signals() -> Iterator[None]:
     """Context for many runs, which SIGINT and SIGTERM end with exit code 128 + number."""
     received: list[int] = []
 
@@ -129,7 +129,7 @@ def stopping_runs() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def trained_seeds(
+def train_seeds(
     chosen: Config, seeds: int, out: Path, executor: Executor, device: str = "cpu"
 ) -> list[Result]:
     """The results of one run per seed, each in a folder of its own, made or gone on with."""
@@ -140,9 +140,9 @@ def trained_seeds(
     data = None if executor.same_machine else fingerprint(load_named_dataset(chosen.data).data)
     jobs = []
     for seed in range(chosen.seed, chosen.seed + seeds):
-        one = chosen.model_copy(update={"seed": seed})
+        config = chosen.model_copy(update={"seed": seed})
         folder = str((out / f"seed-{seed}").resolve())
-        arguments = (one, folder, data, device)
+        arguments = (config, folder, data, device)
         jobs.append(Job(str(seed), f"the run of seed {seed}", train_in_folder, arguments))
     results: dict[str, Result] = {}
     for key, result in executor.run(jobs):
@@ -163,7 +163,7 @@ def show_seeds(results: list[Result], out: Path, first: int) -> None:
     say(f"{len(results)} seeds, mean and standard deviation; the runs are in {out}/seed-*.")
     parts = {"validation": [r.validation for r in results], "test": [r.test for r in results]}
     for part, scores in parts.items():
-        shown = [one.shown() if isinstance(one, Scores) else dict(one) for one in scores]
+        shown = [part.shown() if isinstance(part, Scores) else dict(part) for part in scores]
         for name in shown[0]:
-            values = [one[name] for one in shown if name in one]
+            values = [row[name] for row in shown if name in row]
             say(f"{part} {name}: {mean(values):.4f} ± {stdev(values):.4f}")

@@ -20,8 +20,8 @@ from graphdrop.cli.runs import (
     Run,
     Samples,
     TableFile,
-    of_samples,
-    opened_run,
+    describe_samples,
+    open_given_run,
 )
 from graphdrop.cli.sheet import Columns, writer
 from graphdrop.io.visible import say
@@ -92,14 +92,14 @@ def predict(
     if output is None:
         output = run.resolve().with_name(f"{run.resolve().name}-answers.csv")
     write = writer(output)
-    opened = opened_run(run, dataset, nodes, edges, device)
+    opened = open_given_run(run, dataset, nodes, edges, device)
     names = Names.of(opened.data)
     sets, answer, flags = None, cast("Any", None), dict[int, Flags]()
     if opened.numbers:
         answer = infer(opened.model, opened.data, samples, output="gaussian")
         defaults = sampled(opened.model).defaults
         trust = find_trusted_numbers(answer, defaults.deviation_quantiles, coverage)
-        columns = _columns_of_numbers(answer, opened.data, names, trust)
+        columns = _list_columns_of_numbers(answer, opened.data, names, trust)
         calibrated = defaults.calibrator is not None
     else:
         answer = infer(opened.model, opened.data, samples)
@@ -108,8 +108,8 @@ def predict(
         trust = find_trusted(answer, coverage, ratio)
         if budget is None and not ratio:
             budget = opened.config.predict.budget
-        flags = _flags(answer, opened.data, budget, ratio)
-        columns = _columns(answer, opened.data, names, sets, trust, flags=flags)
+        flags = _flag_nodes(answer, opened.data, budget, ratio)
+        columns = _list_columns(answer, opened.data, names, sets, trust, flags=flags)
         calibrated = answer.calibrated is not None
     if names.order is not None:
         order = names.order.tolist()  # the rows of the table
@@ -120,13 +120,13 @@ def predict(
     settings = opened.config
     by_time, limit = settings.data.split_by_time, settings.predict.standard_error
     fitted = sampled(opened.model).defaults.samples if calibrated else answer.samples
-    on_samples = _on_samples(answer, limit, fitted, numbers=opened.numbers)
+    on_samples = _describe_samples(answer, limit, fitted, numbers=opened.numbers)
     shift = (
         f"This is not the graph of the run: {'calibration and ' if calibrated else ''}coverage may "
         "not transfer. Check them on labelled nodes of this graph."
     )
-    notes = [_on_trust(trust, names), *_on_flags(flags, names), on_samples]
-    notes += [*_on_sets(sets, names, by_time), "" if opened.same else shift]
+    notes = [_describe_trust(trust, names), *_describe_flags(flags, names), on_samples]
+    notes += [*_describe_sets(sets, names, by_time), "" if opened.same else shift]
     for line in filter(None, notes):
         say(line)
     machine.result(
@@ -142,7 +142,7 @@ def predict(
             "by_class": sets.by_class,
             "always": sets.always,
         },
-        flagged={names.label(label): sum(map(bool, one.flag)) for label, one in flags.items()},
+        flagged={names.label(label): sum(map(bool, found.flag)) for label, found in flags.items()},
         calibrated=calibrated,
         samples=answer.samples,
         standard_error=None if math.isnan(answer.largest_error) else answer.largest_error,
@@ -152,7 +152,7 @@ def predict(
     )
 
 
-def _columns(
+def _list_columns(
     answer: Predictive,
     data: Data,
     names: Names,
@@ -164,7 +164,7 @@ def _columns(
     predicted, count = answer.predicted, len(answer.probabilities)
     columns: dict[str, list[Any]] = {
         "id": [name if names.ids else int(name) for name in map(names.node, range(count))],
-        "predicted": [names.label(one) if names.classes else one for one in predicted.tolist()],
+        "predicted": [names.label(i) if names.classes else i for i in predicted.tolist()],
         "probability": answer.probabilities.gather(1, predicted[:, None])[:, 0].tolist(),
     }
     errors = None if math.isnan(answer.largest_error) else answer.standard_error
@@ -172,18 +172,18 @@ def _columns(
         columns["standard_error"] = errors.gather(1, predicted[:, None])[:, 0].tolist()
     if sets is not None:
         members = [sets.classes(node) for node in range(count)]
-        columns["set_90"] = [join_classes(map(names.label, one)) for one in members]
+        columns["set_90"] = [join_classes(map(names.label, labels)) for labels in members]
     columns["entropy"] = answer.entropy.tolist()
     columns["trust"] = trust.trusted.tolist()
-    for label, one in flags.items():
-        columns[f"rank_{names.label(label)}"] = one.rank
-        columns[f"flag_{names.label(label)}"] = one.flag
+    for label, found in flags.items():
+        columns[f"rank_{names.label(label)}"] = found.rank
+        columns[f"flag_{names.label(label)}"] = found.flag
     labels = [] if data.y is None else data.y.tolist()
     if any(label >= 0 for label in labels):
         columns["label"] = [
-            (names.label(one) if names.classes else one) if one >= 0 else None for one in labels
+            (names.label(i) if names.classes else i) if i >= 0 else None for i in labels
         ]
-    if (parts := _parts(data)) is not None:
+    if (parts := _list_parts(data)) is not None:
         columns["split"] = parts
     columns["mutual_information"] = answer.epistemic.tolist()
     for number, probability in enumerate(answer.probabilities.T.tolist()):
@@ -193,7 +193,7 @@ def _columns(
     return columns
 
 
-def _columns_of_numbers(
+def _list_columns_of_numbers(
     answer: GaussianPredictive, data: Data, names: Names, trust: Trust
 ) -> Columns:
     """A column of each kind for every target; those of several targets are numbered from 1."""
@@ -214,7 +214,7 @@ def _columns_of_numbers(
     columns["trust"] = trust.trusted.tolist()
     if data.y is not None and not bool(data.y.isnan().all()):
         add("label", data.y.reshape(count, -1).double())
-    if (parts := _parts(data)) is not None:
+    if (parts := _list_parts(data)) is not None:
         columns["split"] = parts
     add("deviation", answer.deviation)
     add("doubt", answer.epistemic.sqrt())
@@ -236,7 +236,7 @@ class Flags(NamedTuple):
     """From which probability; 0 where there is no ratio of costs."""
 
 
-def _flags(
+def _flag_nodes(
     answer: Predictive, data: Data, budget: str | None, cost_ratio: float
 ) -> dict[int, Flags]:
     """The nodes to look at for every rare class, by class."""
@@ -263,7 +263,7 @@ def _flags(
     return found
 
 
-def _parts(data: Data) -> list[str] | None:
+def _list_parts(data: Data) -> list[str] | None:
     """The part of the split of every node, empty for none; ``None`` where no node has one."""
     masks = {name: data.get(f"{name}_mask") for name in ("train", "val", "test")}
     if any(mask is None for mask in masks.values()):
@@ -283,7 +283,7 @@ REASONS = {
 """What sets the limit of a rare class."""
 
 
-def _on_trust(trust: Trust, names: Names) -> str:
+def _describe_trust(trust: Trust, names: Names) -> str:
     if trust.chosen_on == "these":
         text = f"Trusted are the {trust.coverage:.0%} of these nodes with the lowest {trust.title}."
     else:
@@ -301,12 +301,12 @@ def _on_trust(trust: Trust, names: Names) -> str:
     return text
 
 
-def _on_samples(answer: Any, limit: float, fitted: int, *, numbers: bool) -> str:
+def _describe_samples(answer: Any, limit: float, fitted: int, *, numbers: bool) -> str:
     """The largest standard error, and whether the calibrator was fitted to as many samples."""
     if math.isnan(answer.largest_error):
         return ""
     error = answer.largest_error
-    text = of_samples(answer.samples, error, numbers=numbers)
+    text = describe_samples(answer.samples, error, numbers=numbers)
     if error > limit > 0:
         text += f", above the limit of {limit:g} (predict.standard_error)"
     if not numbers:
@@ -319,23 +319,23 @@ def _on_samples(answer: Any, limit: float, fitted: int, *, numbers: bool) -> str
     return text
 
 
-def _on_flags(flags: dict[int, Flags], names: Names) -> list[str]:
+def _describe_flags(flags: dict[int, Flags], names: Names) -> list[str]:
     lines = []
-    for label, one in flags.items():
-        name, count = names.label(label), sum(map(bool, one.flag))
-        if one.threshold:
-            of = f"the {one.budget} likeliest" if one.budget < one.ranked else "all"
-            rule = f"those of {of} whose probability is {one.threshold:.3g} or more"
+    for label, found in flags.items():
+        name, count = names.label(label), sum(map(bool, found.flag))
+        if found.threshold:
+            of = f"the {found.budget} likeliest" if found.budget < found.ranked else "all"
+            rule = f"those of {of} whose probability is {found.threshold:.3g} or more"
         else:
             rule = "those with the highest probability"
         lines.append(
-            f"Flagged for the rare class {name} are {count} of {one.ranked} nodes: {rule} "
+            f"Flagged for the rare class {name} are {count} of {found.ranked} nodes: {rule} "
             f"(columns rank_{name} and flag_{name})."
         )
     return lines
 
 
-def _on_sets(sets: PredictionSets | None, names: Names, by_time: str) -> list[str]:
+def _describe_sets(sets: PredictionSets | None, names: Names, by_time: str) -> list[str]:
     if sets is None:
         return []
     lines = []

@@ -11,7 +11,7 @@ import typer
 
 from graphdrop.cli import output as machine
 from graphdrop.cli import tables
-from graphdrop.cli.runs import OwnData, Run, TableFile, opened_run
+from graphdrop.cli.runs import OwnData, Run, TableFile, open_given_run
 from graphdrop.cli.sheet import writer
 from graphdrop.config import DataSettings
 from graphdrop.io.files import replace_file
@@ -67,7 +67,7 @@ def report(
     words = ["graphdrop", "report", *map(str, run), "-o", str(output)]
     given = {"--dataset": dataset, "--nodes": nodes, "--edges": edges}
     words += [str(word) for pair in given.items() if pair[1] is not None for word in pair]
-    elsewhere = tables.as_settings(dataset, nodes, edges=edges)
+    elsewhere = tables.collect_settings(dataset, nodes, edges=edges)
     source = DataSettings(**elsewhere) if edges is not None else elsewhere.get("dataset")
     say(write_page(output, *gather(run, source), words))
     machine.result(output=output, bytes=output.stat().st_size, runs=run)
@@ -111,7 +111,7 @@ def edges(
     if output is None:
         output = run.resolve().with_name(f"{run.resolve().name}-edges.csv")
     write = writer(output)
-    opened = opened_run(run, dataset, nodes, edges)
+    opened = open_given_run(run, dataset, nodes, edges)
     engine = sampled(opened.model)
     prior = find_edge_prior(engine)
     if prior is None:

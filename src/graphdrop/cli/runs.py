@@ -95,13 +95,13 @@ def evaluate(
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.records import ResultNote, result_note  # noqa: PLC0415
 
-    opened = opened_run(run, dataset, nodes, edges, device)
+    opened = open_given_run(run, dataset, nodes, edges, device)
     chosen, model, data, header, same = opened[:5]
-    chosen = with_costs(chosen, budget, cost_ratio)
+    chosen = change_costs(chosen, budget, cost_ratio)
     note = result_note(run / "result.json") if same else ResultNote()
     scores, titles, rare, answers = _score_parts(opened, chosen, note, samples)
     rates = list(sampled(model).drop_rates().values())
-    rows = {titles.get(name, name): one for name, one in scores.items()}
+    rows = {titles.get(name, name): values for name, values in scores.items()}
     show_scores(chosen, rows, rates, note.baselines)
     show_rare(rare)
     always = None
@@ -113,16 +113,16 @@ def evaluate(
     finished = "" if done else " The run is not finished."
     say(f"The state after epoch {header['epoch']}, selected on the validation nodes.{finished}")
     count = answers[0].samples
-    errors = [one.largest_error for one in answers]
+    errors = [answer.largest_error for answer in answers]
     error = None if any(map(math.isnan, errors)) else max(errors)
-    say(of_samples(count, error, numbers=opened.numbers) + ".")
+    say(describe_samples(count, error, numbers=opened.numbers) + ".")
     output.result(
         run=run,
         **{name.replace(", ", "_"): values for name, values in scores.items()},
         **({} if always is None else {"always_the_mean": {"rmse": always}}),
         baselines=note.baselines,
         drop_rates=rates,
-        rare=[{"name": name, "part": part, **one._asdict()} for name, part, one in rare],
+        rare=[{"name": name, "part": part, **figures._asdict()} for name, part, figures in rare],
         epoch=header["epoch"],
         finished=done,
         samples=count,
@@ -174,9 +174,9 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
             if stored and name + how == "validation":
                 found.scores[name] = registry.Scores(note.validation)
                 found.rare.extend(
-                    (one["name"], name, RareFigures(**one[name]))
-                    for one in note.rare
-                    if name in one
+                    (row["name"], name, RareFigures(**row[name]))
+                    for row in note.rare
+                    if name in row
                 )
                 continue
             options: Any = {"rows": rows, "calibrator": calibrator, "output": opened.output}
@@ -185,8 +185,8 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
             found.answers.append(answer)
             if not how and opened.output == "classes":
                 found.rare.extend(
-                    (Names.of(data).label(one), name, figures)
-                    for one, figures in registry.find_rare_classes(
+                    (Names.of(data).label(label), name, figures)
+                    for label, figures in registry.find_rare_classes(
                         answer, data.y[rows], chosen
                     ).items()
                 )
@@ -195,7 +195,7 @@ def _score_parts(opened: Opened, chosen: Config, note: ResultNote, samples: int 
     return found
 
 
-def of_samples(count: int, error: float | None, *, numbers: bool = False) -> str:
+def describe_samples(count: int, error: float | None, *, numbers: bool = False) -> str:
     """The number of samples and the largest standard error, in words."""
     if error is None:
         return f"Monte Carlo samples: {count}, without a standard error"
@@ -206,7 +206,7 @@ def of_samples(count: int, error: float | None, *, numbers: bool = False) -> str
     return f"{count} Monte Carlo samples: the standard error of a {what}"
 
 
-def opened_run(
+def open_given_run(
     run: Path,
     dataset: str | None,
     nodes: Path | None = None,
@@ -221,7 +221,7 @@ def opened_run(
     from graphdrop.nn.sampled import sampled  # noqa: PLC0415
     from graphdrop.train.opening import open_run, other_data  # noqa: PLC0415
 
-    given = tables.as_settings(dataset, nodes, edges=edges)
+    given = tables.collect_settings(dataset, nodes, edges=edges)
     opened = open_run(run, DataSettings(**given) if edges is not None else given.get("dataset"))
     if not opened.same:
         say(f"Note: {other_data(run)}.", file=sys.stderr)
@@ -240,7 +240,7 @@ def opened_run(
     return opened._replace(model=opened.model.to(where), data=opened.data.to(where))
 
 
-def with_costs(chosen: Config, budget: str | None, cost_ratio: float | None) -> Config:
+def change_costs(chosen: Config, budget: str | None, cost_ratio: float | None) -> Config:
     """The settings with another budget or ratio of costs, where one is given."""
     given = {"budget": budget, "cost_ratio": cost_ratio}
     changed = {name: value for name, value in given.items() if value is not None}
@@ -250,20 +250,21 @@ def with_costs(chosen: Config, budget: str | None, cost_ratio: float | None) -> 
 
 def show_rare(found: Sequence[RareRow]) -> None:
     """Say how well each rare class is found on a part of the split."""
-    for name, part, one in found:
-        looked = "node" if one.budget == 1 else "nodes"
+    for name, part, figures in found:
+        looked = "node" if figures.budget == 1 else "nodes"
         line = (
-            f"Rare class {name}, {part}: average precision {one.average_precision:.3f} (chance "
-            f"{one.nodes / one.of:.3f}); the {one.budget} {looked} of highest probability hold "
-            f"{one.recall:.0%} of the class, and {one.precision:.0%} of them are of it."
+            f"Rare class {name}, {part}: average precision {figures.average_precision:.3f} (chance "
+            f"{figures.nodes / figures.of:.3f}); the {figures.budget} {looked} of highest "
+            f"probability hold {figures.recall:.0%} of the class, and {figures.precision:.0%} of "
+            "them are of it."
         )
-        if one.threshold is not None:
+        if figures.threshold is not None:
             line += (
-                f" At a probability of {one.threshold:.3f} or more {one.flagged} nodes are "
-                f"flagged, with {one.flagged_recall:.0%} of the class"
+                f" At a probability of {figures.threshold:.3f} or more {figures.flagged} nodes are "
+                f"flagged, with {figures.flagged_recall:.0%} of the class"
             )
-            if one.flagged_precision is not None:
-                line += f"; {one.flagged_precision:.0%} of them are of it"
+            if figures.flagged_precision is not None:
+                line += f"; {figures.flagged_precision:.0%} of them are of it"
             line += "."
         say(line)
 
@@ -284,11 +285,11 @@ def show_scores(
     title = f"{short_name(chosen.data.dataset)}, {model.title}, {model.layers} layers"
     table = Table(box=box.SIMPLE_HEAD, title=f"{title}, seed {chosen.seed}", title_justify="left")
     table.add_column("")
-    rows = {name: one.shown() for name, one in scores.items()}
-    columns = dict.fromkeys(column for one in rows.values() for column in one)
+    rows = {name: values.shown() for name, values in scores.items()}
+    columns = dict.fromkeys(column for row in rows.values() for column in row)
     for column in columns:
         table.add_column(column, justify="right")
-    rows |= {f"test, {name}": Scores(one["test"]).shown() for name, one in baselines.items()}
+    rows |= {f"test, {name}": Scores(parts["test"]).shown() for name, parts in baselines.items()}
     for name, values in rows.items():
         table.add_row(name, *(f"{values[key]:.4f}" if key in values else "" for key in columns))
     rates = Table(box=box.SIMPLE_HEAD)

@@ -128,7 +128,7 @@ def split_edges(given: list[str]) -> tuple[str | None, str | None]:
     return next(iter(files), None), next(iter(rates), None)
 
 
-def as_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[str, Any]:
+def collect_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[str, Any]:
     """Settings of ``data`` from options; ``--nodes FILE`` is a dataset like any other."""
     if nodes is not None and dataset is not None:
         raise ValueError(
@@ -139,6 +139,6 @@ def as_settings(dataset: str | None, nodes: Path | None, **given: Any) -> dict[s
     return {key: str(value) for key, value in whole.items() if value is not None}
 
 
-def whole_path(path: str) -> str:
+def resolve_path(path: str) -> str:
     """A path that stays right when the command is run from elsewhere."""
     return str(expand_path(path).resolve())

@@ -19,11 +19,11 @@ from graphdrop.cli.many_runs import (
     ExecutorName,
     GpusPerRun,
     RayAddress,
-    executor_for,
+    choose_executor,
     show_seeds,
-    stopping_at_signals,
-    stopping_runs,
-    trained_seeds,
+    stop_at_signals,
+    stop_runs_at_signals,
+    train_seeds,
 )
 from graphdrop.cli.runs import (
     Budget,
@@ -35,7 +35,7 @@ from graphdrop.cli.runs import (
     show_scores,
 )
 from graphdrop.config import Config, toml
-from graphdrop.config.recipes import ARCHITECTURES, merged
+from graphdrop.config.recipes import ARCHITECTURES, merge_settings
 from graphdrop.data import sources
 from graphdrop.io import torchrun
 from graphdrop.io.files import expand_path
@@ -50,8 +50,8 @@ SETTINGS = "\n\n".join(
         "Settings, for --set and for files; what is not set comes from the recipe "
         "(--show-config shows it). In brackets: the value before a recipe.",
         *(
-            f"{one.key} ({one.default}): {one.description} Takes {one.takes}."
-            for one in toml.explained()
+            f"{setting.key} ({setting.default}): {setting.description} Takes {setting.takes}."
+            for setting in toml.explained()
         ),
     ]
 )
@@ -240,7 +240,7 @@ def train(
     asked = toml.override(toml.read(config) if config else {}, assignments or [])
     table, rates = tables.split_edges(edges or [])
     options: dict[str, dict[str, Any]] = {
-        "data": tables.as_settings(
+        "data": tables.collect_settings(
             dataset,
             nodes,
             root=root,
@@ -270,15 +270,15 @@ def train(
         name: {key: value for key, value in section.items() if value is not None}
         for name, section in options.items()
     }
-    asked = merged(asked, {name: section for name, section in given.items() if section})
+    asked = merge_settings(asked, {name: section for name, section in given.items() if section})
     if baseline and recipe not in (None, "baseline"):
         raise ValueError(f"--baseline and --recipe {recipe} are given: leave one of them out")
     recipe = "baseline" if baseline else recipe
     asked |= {name: v for name, v in {"seed": seed, "recipe": recipe}.items() if v is not None}
-    asked = _with_whole_paths(asked)
+    asked = _resolve_paths(asked)
     resume = resume or torchrun.restarts() > 0
     if resume and out is not None and (out / "config.toml").is_file():
-        asked = merged(toml.read(out / "config.toml"), asked)
+        asked = merge_settings(toml.read(out / "config.toml"), asked)
     chosen = settings.settle(asked)
     if show_config:
         _show_settings(chosen, device)
@@ -297,7 +297,7 @@ def train(
         with joined():
             _show(*_train_one(chosen, out, resume=resume, device=device), out)
         return
-    where = executor_for(
+    where = choose_executor(
         executor,
         jobs or (1 if executor == "local" else None),
         ray_address=ray_address,
@@ -305,11 +305,11 @@ def train(
         gpus=gpus_per_run,
     )
     many = executor != "local" or (jobs or 1) > 1
-    with stopping_runs() if many else nullcontext(), where:
+    with stop_runs_at_signals() if many else nullcontext(), where:
         if tune:
-            chosen = _tuned(chosen, tune, out, where if many else None, device)
+            chosen = _tune(chosen, tune, out, where if many else None, device)
         if seeds > 1 and many:
-            results = trained_seeds(chosen, seeds, out, where, device)
+            results = train_seeds(chosen, seeds, out, where, device)
         elif seeds > 1:
             results = []
             for number in range(chosen.seed, chosen.seed + seeds):
@@ -336,10 +336,10 @@ def _show(chosen: Config, result: Result, out: Path) -> None:
     show_scores(chosen, scores, result.drop_rates, result.baselines)
     show_rare(
         [
-            (one["name"], part, RareFigures(**one[part]))
-            for one in result.rare
+            (row["name"], part, RareFigures(**row[part]))
+            for row in result.rare
             for part in ("validation", "test")
-            if part in one
+            if part in row
         ]
     )
     show_calibration(result.calibration)
@@ -357,7 +357,7 @@ def _train_one(chosen: Config, out: Path, *, resume: bool, device: str) -> tuple
 
     trainer = Trainer(chosen, run_folder=out, resume=resume, device=device)
     try:
-        with stopping_at_signals(trainer.stop) as received:
+        with stop_at_signals(trainer.stop) as received:
             return trainer.config, trainer.fit()
     except (StoppedError, KeyboardInterrupt):
         say(
@@ -381,9 +381,7 @@ def _show_settings(chosen: Config, device: str) -> None:
     output.result(config=chosen.model_dump(mode="json"))
 
 
-def _tuned(
-    chosen: Config, trials: int, out: Path, executor: Executor | None, device: str
-) -> Config:
+def _tune(chosen: Config, trials: int, out: Path, executor: Executor | None, device: str) -> Config:
     """The best settings of a search; its trials are kept beside the run's folder."""
     from graphdrop.train.many import tune  # noqa: PLC0415
     from graphdrop.train.run_dataset import resolve_dataset  # noqa: PLC0415
@@ -394,7 +392,7 @@ def _tuned(
     return tune(chosen, dataset, trials, log=log, say=tell, executor=executor, device=device)
 
 
-def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
+def _resolve_paths(asked: dict[str, Any]) -> dict[str, Any]:
     """The same settings, with paths that stay right when the command is run from elsewhere."""
     data = asked.get("data")
     if not isinstance(data, dict):
@@ -403,8 +401,8 @@ def _with_whole_paths(asked: dict[str, Any]) -> dict[str, Any]:
     name = data.get("dataset")
     known = isinstance(name, str) and (name == "synthetic" or sources.find_source(name))
     if isinstance(name, str) and not known and expand_path(name).exists():
-        whole["dataset"] = tables.whole_path(name)
+        whole["dataset"] = tables.resolve_path(name)
     for key in ("root", "edges"):
         if isinstance(path := data.get(key), str) and path:
-            whole[key] = tables.whole_path(path)
+            whole[key] = tables.resolve_path(path)
     return asked | {"data": whole}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any, Literal
 
-from graphdrop.config.recipes import Method, Settings, merged
+from graphdrop.config.recipes import Method, Settings, merge_settings
 
 VERSION = 5
 """The version of the rules below; it is part of a run's key."""
@@ -212,7 +212,7 @@ def choose(method: Method, architecture: str, traits: GraphTraits, way: Way) -> 
         chosen.append(ATTACHED)
     if method in PER_EDGE:
         chosen.append(PER_EDGE_SETTINGS)
-    return merged(*chosen)
+    return merge_settings(*chosen)
 
 
 STEPS_TO_EVALUATION = 10

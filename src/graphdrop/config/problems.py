@@ -11,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 _LONGEST = 80
 
 
-def in_words(error: ValidationError, settings: type[BaseModel]) -> str:
+def describe_errors(errors: ValidationError, settings: type[BaseModel]) -> str:
     """All errors in one line; `settings` is the class that was to be built."""
-    known = dict(_known(settings))
-    return "; ".join(dict.fromkeys(_problem(one, known) for one in error.errors()))
+    known = dict(_list_settings(settings))
+    return "; ".join(dict.fromkeys(_describe_error(error, known) for error in errors.errors()))
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """The `repr` of a value, shortened if it is long."""
     try:
         text = repr(value)
@@ -26,15 +26,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def takes(annotation: Any, limits: Iterable[Any] = ()) -> str:
+def describe_type(annotation: Any, limits: Iterable[Any] = ()) -> str:
     """The type of a setting, or its values, such as `a whole number of at least 1`."""
     if get_origin(annotation) in (Union, UnionType):
-        return " or ".join(takes(part) for part in get_args(annotation))
+        return " or ".join(describe_type(part) for part in get_args(annotation))
     if get_origin(annotation) is Literal:
         return ", ".join(json.dumps(value) for value in get_args(annotation))
     if get_origin(annotation) is Annotated:
         inner, *fields = get_args(annotation)
-        return takes(inner, [limit for field in fields for limit in field.metadata])
+        return describe_type(inner, [limit for field in fields for limit in field.metadata])
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     kind = words.get(annotation) or "one of " + ", ".join(annotation)
     bounds = [
@@ -49,25 +49,27 @@ def takes(annotation: Any, limits: Iterable[Any] = ()) -> str:
 _BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
 
 
-def _known(settings: type[BaseModel], section: str = "") -> Iterator[tuple[str, str]]:
+def _list_settings(settings: type[BaseModel], section: str = "") -> Iterator[tuple[str, str]]:
     """Every setting such as `model.norm` with what it takes."""
     for name, field in settings.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _known(kind, f"{name}.")
+            yield from _list_settings(kind, f"{name}.")
         else:
-            yield section + name, takes(kind, field.metadata)
+            yield section + name, describe_type(kind, field.metadata)
 
 
-def _problem(error: Any, known: Mapping[str, str]) -> str:
+def _describe_error(error: Any, known: Mapping[str, str]) -> str:
     if error["type"] == "value_error":  # of a check of our own, which says all
         return str(error["ctx"]["error"])
     *sections, name = (str(part) for part in error["loc"][:2])
     key = ".".join((*sections, name))
     if error["type"] == "extra_forbidden":
-        return f"{shown(key)[1:-1]} is not a setting: give {' or '.join(_near(key, known))}"
+        return (
+            f"{shorten(key)[1:-1]} is not a setting: give {' or '.join(_find_similar(key, known))}"
+        )
     expected = known.get(key, f"a table, such as [{name}] with its settings below it")
-    return f"{key} is {shown(error['input'])}; it takes {expected}"
+    return f"{key} is {shorten(error['input'])}; it takes {expected}"
 
 
 _NAMES_ELSEWHERE = {
@@ -87,7 +89,7 @@ _NAMES_ELSEWHERE = {
 """What torch, PyTorch Geometric and others call settings of ours."""
 
 
-def _near(key: str, known: Iterable[str]) -> list[str]:
+def _find_similar(key: str, known: Iterable[str]) -> list[str]:
     """Settings with similar names, in the same section or in any."""
     key, known = key[:_LONGEST], list(known)
     section, dot, name = key.partition(".")
@@ -97,10 +99,10 @@ def _near(key: str, known: Iterable[str]) -> list[str]:
         siblings = {k.partition(".")[2]: k for k in known if k.startswith(f"{section}.")}
         close = difflib.get_close_matches(name, siblings, 1)
         return [siblings[near] for near in close] or list(siblings.values())
-    tables = list(dict.fromkeys(one.partition(".")[0] for one in known))
-    names = {one.rpartition(".")[2] for one in known}
+    tables = list(dict.fromkeys(key.partition(".")[0] for key in known))
+    names = {key.rpartition(".")[2] for key in known}
     for candidates, cutoff in ((names, 1.0), (tables, 0.6), (names, 0.6)):
         close = difflib.get_close_matches(key, candidates, 1, cutoff)
         if close:
-            return [one for one in (*known, *tables) if one.rpartition(".")[2] == close[0]]
+            return [name for name in (*known, *tables) if name.rpartition(".")[2] == close[0]]
     return tables

@@ -109,11 +109,11 @@ LOCAL: Settings = {"objective": {"kl_reduction": "mean"}}
 DROPOUT: Settings = {"model": {"dropout": 0.5}}
 
 
-def merged(*settings: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(*settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings merged section by section; later ones win."""
     result: dict[str, Any] = {}
-    for one in settings:
-        for name, value in one.items():
+    for given in settings:
+        for name, value in given.items():
             known = result.get(name)
             if isinstance(known, dict) and isinstance(value, Mapping):
                 result[name] = known | dict(value)
@@ -124,22 +124,22 @@ def merged(*settings: Mapping[str, Any]) -> dict[str, Any]:
 
 BY_METHOD: Mapping[Method, Settings] = {
     Method.GCN: STANDARD,
-    Method.GCN_DO: merged(STANDARD, DROPOUT),
+    Method.GCN_DO: merge_settings(STANDARD, DROPOUT),
     Method.GCN_DE: STANDARD,
-    Method.GCN_DO_DE: merged(STANDARD, DROPOUT),
+    Method.GCN_DO_DE: merge_settings(STANDARD, DROPOUT),
     Method.GCN_NS: STANDARD,
-    Method.GCN_GDC: merged(PAPER, HARD),
+    Method.GCN_GDC: merge_settings(PAPER, HARD),
     Method.GCN_BBDE: PAPER,
     Method.GCN_BBGDC: PAPER,
     Method.GCN_BBNS: PAPER,
     Method.GCN_BBDO: PAPER,
     Method.GCN_BGDC: PAPER,
-    Method.GCN_BDE_ARM: merged(PAPER, HARD),
-    Method.GCN_BBDE_ARM: merged(PAPER, HARD),
-    Method.GCN_BBGDC_ARM: merged(PAPER, HARD),
-    Method.GCN_BBDE_LOCAL: merged(PAPER, LOCAL),
-    Method.GCN_BBGDC_LOCAL: merged(PAPER, LOCAL),
-    Method.GCN_BBGDC_AMORTISED: merged(PAPER, LOCAL),
+    Method.GCN_BDE_ARM: merge_settings(PAPER, HARD),
+    Method.GCN_BBDE_ARM: merge_settings(PAPER, HARD),
+    Method.GCN_BBGDC_ARM: merge_settings(PAPER, HARD),
+    Method.GCN_BBDE_LOCAL: merge_settings(PAPER, LOCAL),
+    Method.GCN_BBGDC_LOCAL: merge_settings(PAPER, LOCAL),
+    Method.GCN_BBGDC_AMORTISED: merge_settings(PAPER, LOCAL),
 }
 
 PAPER_BY_DATASET: Mapping[str, Settings] = {
@@ -159,4 +159,4 @@ def recipe(method: Method, dataset: str, layers: int, architecture: str = "gcn")
     by_dataset = PAPER_BY_DATASET.get(dataset.lower().replace("-", "_"), {})
     shallow = PAPER_SHALLOW if layers <= 2 else {}
     attached = ATTACHED if architecture != "gcn" else {}
-    return merged(UNCALIBRATED, by_dataset, shallow, BY_METHOD[method], attached)
+    return merge_settings(UNCALIBRATED, by_dataset, shallow, BY_METHOD[method], attached)

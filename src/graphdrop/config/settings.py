@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from graphdrop.config import problems
-from graphdrop.config.recipes import Architecture, Method, merged, recipe, split_method_name
+from graphdrop.config.recipes import Architecture, Method, merge_settings, recipe, split_method_name
 
 Count = Annotated[int, Field(ge=1)]
 Blocks = Count | Literal["feature"]
@@ -350,7 +350,7 @@ class Config(Section):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise ValueError(problems.in_words(error, type(self))) from error
+            raise ValueError(problems.describe_errors(error, type(self))) from error
 
     @model_validator(mode="before")
     @classmethod
@@ -370,7 +370,7 @@ class Config(Section):
         except ValidationError:
             return asked  # where no recipe can be chosen, what follows says why
         chosen = recipe(model.method, data.dataset, model.layers, model.architecture)
-        return merged(chosen, asked)
+        return merge_settings(chosen, asked)
 
     def asked(self) -> dict[str, Any]:
         """The settings that were given, by section and name; of a chosen recipe, all of them."""

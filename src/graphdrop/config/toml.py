@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic.fields import FieldInfo
 
-from graphdrop.config.problems import shown, takes
+from graphdrop.config.problems import describe_type, shorten
 from graphdrop.config.settings import Config, Section
 from graphdrop.io.files import check_regular
 
@@ -81,7 +81,7 @@ def override(asked: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, 
     """The settings with assignments `section.name=value` applied; a value is TOML or text."""
     result = {key: dict(v) if isinstance(v, Mapping) else v for key, v in asked.items()}
     for assignment in assignments:
-        given = f"--set is {shown(assignment)}"
+        given = f"--set is {shorten(assignment)}"
         check_size(assignment, given)
         key, equals, text = assignment.partition("=")
         *sections, name = key.strip().split(".")
@@ -111,7 +111,10 @@ def explained() -> Iterator[Explained]:
             key = f"{section}.{name}" if section else name
             description = " ".join((field.description or "").split())
             yield Explained(
-                key, takes(field.annotation, field.metadata), _toml(defaults[name]), description
+                key,
+                describe_type(field.annotation, field.metadata),
+                _toml(defaults[name]),
+                description,
             )
 
 
@@ -128,7 +131,7 @@ def _sections(config: Config) -> Iterator[tuple[str, dict[str, FieldInfo], dict[
 
 def to_toml(config: Config) -> str:
     """The configuration as TOML with comments; the inverse of `read`."""
-    meaning = {one.key: one.description for one in explained()}
+    meaning = {setting.key: setting.description for setting in explained()}
     lines = []
     for section, fields, values in _sections(config):
         if section:
@@ -148,9 +151,9 @@ def _toml(value: bool | int | float | str) -> str:
     return json.dumps(value)
 
 
-def differences(one: Config, other: Config) -> list[str]:
+def differences(first: Config, second: Config) -> list[str]:
     """The settings in which two configurations differ, such as `train.epochs`."""
     found = []
-    for (section, fields, a), (_, _, b) in zip(_sections(one), _sections(other), strict=True):
+    for (section, fields, a), (_, _, b) in zip(_sections(first), _sections(second), strict=True):
         found += [f"{section}.{n}" if section else n for n in fields if a[n] != b[n]]
     return found

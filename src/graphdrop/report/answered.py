@@ -16,7 +16,7 @@ from graphdrop.data.names import Names
 from graphdrop.metrics import average_precision, ood_auroc
 from graphdrop.metrics.ranking import RareFigures
 from graphdrop.metrics.registry import find_rare_classes
-from graphdrop.report.collect import POINTS, RunEvidence, of_rows
+from graphdrop.report.collect import POINTS, RunEvidence, select_rows
 
 FIRST = 20
 """So many nodes to look at first are listed for a rare class."""
@@ -174,21 +174,21 @@ def confusion(run: RunEvidence, data: Data) -> list[list[int]] | None:
     if classes > MOST_CLASSES:
         return None
     found = [[0] * classes for _ in range(classes)]
-    for label, predicted, count in _pairs_of_classes(run, data).tolist():
+    for label, predicted, count in _count_pairs_of_classes(run, data).tolist():
         found[label][predicted] = count
     return found
 
 
 def mistakes(run: RunEvidence, data: Data) -> list[dict[str, int]]:
     """The most frequent mistakes on the test nodes, at most `MOST_CLASSES` of them."""
-    pairs = _pairs_of_classes(run, data)
+    pairs = _count_pairs_of_classes(run, data)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     most = pairs[pairs[:, 2].argsort(descending=True, stable=True)][:MOST_CLASSES]
     keys = ("label", "predicted", "nodes")
     return [dict(zip(keys, pair, strict=True)) for pair in most.tolist()]
 
 
-def _pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
+def _count_pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
     """Label, predicted class and number of test nodes of every pair that occurs, `[pairs, 3]`."""
     tested = data.test_mask & (data.y >= 0)
     labels, predicted = data.y[tested], run.decided[tested]
@@ -200,7 +200,7 @@ def _pairs_of_classes(run: RunEvidence, data: Data) -> Tensor:
 def rare_views(run: RunEvidence, data: Data) -> list[RareView]:
     """The rare classes that some test node is of."""
     test, names, found = data.test_mask, Names.of(data), []
-    by_label = find_rare_classes(of_rows(run.prediction, test), data.y[test], run.config)
+    by_label = find_rare_classes(select_rows(run.prediction, test), data.y[test], run.config)
     for label, figures in by_label.items():
         probability = run.prediction.probabilities[:, label]
         others = (~data.train_mask).nonzero().flatten()
@@ -240,7 +240,7 @@ def set_figures(run: RunEvidence, data: Data) -> SetFigures | None:
     size = run.sets.size()[test]
     counts = size.bincount(minlength=classes + 1)[1:]
     return SetFigures(
-        held=float(_held(run, data)[test].double().mean()),
+        held=float(_find_held(run, data)[test].double().mean()),
         size=float(size.double().mean()),
         counts=counts.tolist(),
     )
@@ -250,7 +250,7 @@ def class_figures(run: RunEvidence, data: Data) -> list[dict[str, int | None]]:
     """The test nodes of each class: how many there are, are right, and are held by their set."""
     test = data.test_mask
     labels, right = data.y[test], (run.decided == data.y)[test]
-    held = None if run.sets is None else _held(run, data)[test]
+    held = None if run.sets is None else _find_held(run, data)[test]
     found = []
     for label in range(run.prediction.probabilities.shape[1]):
         own = labels == label
@@ -259,7 +259,7 @@ def class_figures(run: RunEvidence, data: Data) -> list[dict[str, int | None]]:
     return found
 
 
-def _held(run: RunEvidence, data: Data) -> Tensor:
+def _find_held(run: RunEvidence, data: Data) -> Tensor:
     """Whether the set of a node holds its label, `[nodes]`; false where there is no label."""
     if run.sets is None:
         raise ValueError(f"{run.folder} carries no calibration nodes: it has no sets")

@@ -144,7 +144,7 @@ def _data(data: Mapping[str, Any], schema: Schema | None, about: ModelNote) -> l
     if isinstance(graph, Mapping):
         lines.append(f"{graph['nodes']:,.0f} nodes and {graph['edges']:,.0f} directed edges.")
     if schema is not None:
-        columns = [f"{one.name} ({one.kind})" for one in schema.columns]
+        columns = [f"{column.name} ({column.kind})" for column in schema.columns]
         lines.append(f"Features from the columns {_listed(columns)}.")
         if schema.classes:
             lines.append(f"Classes: {_listed(schema.classes)}.")
@@ -169,7 +169,7 @@ def _figures(result: Mapping[str, Any]) -> str:
     before = result.get("uncalibrated", {})
     raw = {f"{part}, uncalibrated": scores for part, scores in before.items()}
     simple = result.get("baselines", {})
-    beside = {f"test, {_plain(name)}": one["test"] for name, one in simple.items()}
+    beside = {f"test, {_plain(name)}": parts["test"] for name, parts in simple.items()}
     rows = {"test": result["test"], **beside, "validation": result["validation"], **raw}
     known = [
         metric
@@ -187,9 +187,9 @@ def _figures(result: Mapping[str, Any]) -> str:
 def _rare(found: Iterable[Mapping[str, Any]]) -> list[str]:
     """How well each rare class is found among the test nodes."""
     lines = []
-    for one in found:
-        name, share = _plain(one["name"]), f"{one['share']:.1%}"
-        test = one.get("test")
+    for row in found:
+        name, share = _plain(row["name"]), f"{row['share']:.1%}"
+        test = row.get("test")
         if test is None:
             lines.append(f"{name}: {share} of the labelled training nodes, and no test node.")
             continue
@@ -199,7 +199,7 @@ def _rare(found: Iterable[Mapping[str, Any]]) -> list[str]:
             f"{test['budget']:,} nodes of highest probability hold {test['recall']:.0%} of its "
             f"{test['nodes']:,} nodes, and {test['precision']:.0%} of them are of it."
         )
-        known = one.get("validation") or {}
+        known = row.get("validation") or {}
         if known.get("threshold") is not None and known["flagged_precision"] is not None:
             line += (
                 f" Threshold by cost: a probability of {known['threshold']:.3f}; on the validation "

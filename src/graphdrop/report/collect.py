@@ -127,16 +127,16 @@ def collect(
         data: its graph.
         header: what the file of the network says about it.
     """
-    prediction = _predicted(model, data)
+    prediction = _predict(model, data)
     decided = prediction.predicted
     test = data.test_mask
     probabilities, labels, predictions = prediction.probabilities[test], data.y[test], decided[test]
-    scores = registry.score(of_rows(prediction, test), labels, config)
+    scores = registry.score(select_rows(prediction, test), labels, config)
     uncalibrated = raw_reliability = None
     if prediction.calibrated:
-        raw = _predicted(model, data, rows=test, calibrator=None)
+        raw = _predict(model, data, rows=test, calibrator=None)
         uncalibrated = registry.score(raw, labels, config)
-        raw_reliability = _reliability(raw.probabilities, labels)
+        raw_reliability = _measure_reliability(raw.probabilities, labels)
     pavpu = {
         axis.value: metrics.pavpu_curve(
             probabilities, labels, THRESHOLDS, axis=axis.value, predictions=predictions
@@ -157,17 +157,17 @@ def collect(
         floor=result.calibration.get("ece_floor"),
         floor_high=result.calibration.get("ece_floor_high"),
         edges=None if prediction.origin.rank_edges is None else prediction.edges,
-        training=_course(folder),
-        reliability=_reliability(probabilities, labels),
+        training=_read_course(folder),
+        reliability=_measure_reliability(probabilities, labels),
         raw_reliability=raw_reliability,
         pavpu={axis: _plain_fields(values) for axis, values in pavpu.items()},
         risk={name: plain(values[few]) for name, values in curve._asdict().items()},
-        smoothing=_smoothing(model, data),
+        smoothing=_measure_smoothing(model, data),
         data_files=result.data.files,
     )
 
 
-def _predicted(model: nn.Module, data: Data, **options: Any) -> Predictive:
+def _predict(model: nn.Module, data: Data, **options: Any) -> Predictive:
     """The prediction, of a large graph layer by layer if the network has such passes."""
     if len(data.x) > LARGE_NODES:
         try:
@@ -180,7 +180,7 @@ def _predicted(model: nn.Module, data: Data, **options: Any) -> Predictive:
     return whole
 
 
-def of_rows(prediction: Predictive, rows: Tensor) -> Predictive:
+def select_rows(prediction: Predictive, rows: Tensor) -> Predictive:
     """The prediction of some of its rows, without the graph that it comes from."""
     return Predictive(
         prediction.probabilities[rows],
@@ -198,7 +198,7 @@ def plain(values: Tensor) -> Numbers:
     return [value if math.isfinite(value) else None for value in values.double().tolist()]
 
 
-def _reliability(probabilities: Tensor, labels: Tensor) -> dict[str, Numbers]:
+def _measure_reliability(probabilities: Tensor, labels: Tensor) -> dict[str, Numbers]:
     return _plain_fields(metrics.reliability(probabilities, labels))
 
 
@@ -207,7 +207,7 @@ def _plain_fields(tensors: Any) -> dict[str, Numbers]:
     return {name: plain(values) for name, values in tensors._asdict().items()}
 
 
-def _course(folder: Path) -> dict[str, Any]:
+def _read_course(folder: Path) -> dict[str, Any]:
     """Training curves: terms of the loss, validation scores and drop rates by epoch."""
     lines = list(metrics_lines(folder / METRICS))
     length = max(1, len(lines) // MEANS)
@@ -236,7 +236,7 @@ SMOOTHING: dict[str, Measure] = {
 }
 
 
-def _smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
+def _measure_smoothing(model: nn.Module, data: Data) -> dict[str, Numbers]:
     """Over-smoothing metrics of the output of every hidden layer, in one prediction pass."""
     values: dict[str, list[Tensor]] = {name: [] for name in SMOOTHING}
     source, destination = data.edge_index

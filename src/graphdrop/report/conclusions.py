@@ -93,9 +93,9 @@ def _summary(pairs: Sequence[tuple[str, RunEvidence]], data: Data) -> str:
             f"{name} and {other} are equally accurate: both classify {_share(accuracy)} of the "
             f"{count:,} test nodes correctly."
         )
-    one, two = ((run.decided == data.y)[test].double() for run in (best, second))
-    difference = float((one - two).mean())
-    error = float((one - two).var(correction=0).sqrt()) / math.sqrt(count)
+    better, worse = ((run.decided == data.y)[test].double() for run in (best, second))
+    difference = float((better - worse).mean())
+    error = float((better - worse).var(correction=0).sqrt()) / math.sqrt(count)
     if abs(difference) <= CLEAR * error:
         verdict = "a difference that chance explains"
     else:
@@ -131,7 +131,11 @@ def _baselines(group: Sequence[tuple[str, RunEvidence]]) -> str:
     (_, first), *_ = group
     metric = _compared(first)
     title = metrics_by_name()[metric].title
-    others = {n: one["test"][metric] for n, one in first.baselines.items() if metric in one["test"]}
+    others = {
+        name: parts["test"][metric]
+        for name, parts in first.baselines.items()
+        if metric in parts["test"]
+    }
     if not others:
         return ""
     listed = "; ".join(f"{n} {value:.3f}" for n, value in others.items())
@@ -263,8 +267,8 @@ def _sets(name: str, run: RunEvidence, data: Data) -> str:
 def _rare(name: str, run: RunEvidence, data: Data) -> list[str]:
     """A sentence for each rare class."""
     names, texts = Names.of(data), []
-    for one in rare_views(run, data):
-        label, found = names.label(one.label), one.figures
+    for view in rare_views(run, data):
+        label, found = names.label(view.label), view.figures
         text = (
             f"{name}: {_share(found.nodes / found.of)} of the test nodes are of the rare class "
             f"{label}. The {found.budget:,} nodes with its highest probability hold "
@@ -278,8 +282,8 @@ def _rare(name: str, run: RunEvidence, data: Data) -> list[str]:
                 f"for, {found.flagged:,} nodes are flagged, with {share} of the class."
             )
         text += (
-            f" The run trusts {_share(one.trusted / found.nodes)} of the class's nodes as nodes of "
-            "another class."
+            f" The run trusts {_share(view.trusted / found.nodes)} of the class's nodes as nodes "
+            "of another class."
         )
         texts.append(text)
     return texts

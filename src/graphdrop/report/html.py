@@ -82,8 +82,8 @@ def write_report(
 
 def page(runs: Sequence[Evidence], data: Data, *, command: str = "") -> str:
     """The text of the report."""
-    _check(runs)
-    names = run_names([run.folder for run in runs])
+    _check_same_graph(runs)
+    names = name_runs([run.folder for run in runs])
     numbers = [run for run in runs if isinstance(run, NumbersEvidence)]
     if numbers:
         return page_of_numbers(numbers, names, data, command=command)
@@ -94,7 +94,7 @@ def _page_of_classes(
     runs: Sequence[RunEvidence], names: Sequence[str], data: Data, command: str
 ) -> str:
     name = dataset_name(runs[0])
-    shown = shown_nodes(data)
+    shown = choose_shown_nodes(data)
     content = {
         "command": command,
         "dataset": _dataset(runs[0], data, name),
@@ -109,14 +109,14 @@ def _page_of_classes(
     parts = {
         "title": html.escape(f"{name}: {', '.join(names)}"),
         "style": read["style.css"],
-        "data": embedded(content),
+        "data": embed_json(content),
         "script": "\n".join(read[script] for script in SCRIPTS),
     }
     # In one go: nothing that is put in is looked at again.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read["page.html"])
 
 
-def _check(runs: Sequence[Evidence]) -> None:
+def _check_same_graph(runs: Sequence[Evidence]) -> None:
     if not runs:
         raise ValueError("runs is empty: a report needs at least one run")
     first = runs[0]
@@ -136,13 +136,13 @@ def dataset_name(run: Evidence) -> str:
     return short_name(run.config.data.dataset)
 
 
-def run_names(folders: Sequence[Path]) -> list[str]:
+def name_runs(folders: Sequence[Path]) -> list[str]:
     """A name for each run: that of its folder, or the whole path if names are equal."""
     short = [folder.resolve().name for folder in folders]
     return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
 
 
-def embedded(content: Any) -> str:
+def embed_json(content: Any) -> str:
     """JSON escaped for a `<script>` element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
@@ -150,14 +150,14 @@ def embedded(content: Any) -> str:
     return text  # json.dumps itself escapes all that is not ASCII, U+2028 among it
 
 
-def packed(values: NDArray[Any] | Tensor, kind: str) -> dict[str, str]:
+def pack_array(values: NDArray[Any] | Tensor, kind: str) -> dict[str, str]:
     """An array as the page reads it: the name of the typed array, and its bytes in base64."""
     array = np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<"))
     return {"kind": kind, "base64": base64.b64encode(array.tobytes()).decode()}
 
 
-def _fractions(values: Tensor) -> dict[str, str]:
-    return packed((values.double() * LARGEST).round().clamp(0, LARGEST), "uint16")
+def _pack_fractions(values: Tensor) -> dict[str, str]:
+    return pack_array((values.double() * LARGEST).round().clamp(0, LARGEST), "uint16")
 
 
 def _metrics(runs: Sequence[RunEvidence]) -> list[dict[str, Any]]:
@@ -181,14 +181,14 @@ def _dataset(run: RunEvidence, data: Data, name: str) -> dict[str, Any]:
         "title": source.title if (source := find_source(name)) else name,
         "files": run.data_files,
         "nodes": len(data.y),
-        "edges": len(_pairs(data)),
+        "edges": len(_list_pairs(data)),
         "classes": int(run.prediction.probabilities.shape[1]),
         "class_names": names.classes,
         "tested": int(data.test_mask.sum()),
     }
 
 
-def _pairs(data: Data) -> NDArray[np.int64]:
+def _list_pairs(data: Data) -> NDArray[np.int64]:
     """Every edge between two nodes once, `[m, 2]`."""
     first, second = data.edge_index.numpy()
     low, high, nodes = np.minimum(first, second), np.maximum(first, second), max(1, len(data.y))
@@ -197,7 +197,7 @@ def _pairs(data: Data) -> NDArray[np.int64]:
     return np.stack([number // nodes, number % nodes], 1)
 
 
-def shown_nodes(data: Data) -> Tensor | None:
+def choose_shown_nodes(data: Data) -> Tensor | None:
     """The nodes of the picture: some test nodes and what they are joined to; None for all."""
     nodes = len(data.y)
     if nodes <= MOST_NODES:
@@ -230,23 +230,23 @@ def _graph(data: Data, shown: Tensor | None) -> dict[str, Any]:
         ids = tuple(str(v) if ids is None else ids[v] for v in shown.tolist())
         data = _part(data, shown)
     nodes = len(data.y)
-    pairs = _pairs(data)
+    pairs = _list_pairs(data)
     place = torch.from_numpy(layout(pairs.T, nodes))
     part = torch.zeros(nodes, dtype=torch.uint8)
     for number, mask in enumerate((data.train_mask, data.val_mask, data.test_mask), 1):
         part[mask] = number
     return {
-        "place": _fractions((place + 1) / 2),
-        "pairs": packed(pairs, "uint16" if nodes <= LARGEST else "uint32"),
-        "label": packed(data.y, "int16"),
-        "part": packed(part, "uint8"),
+        "place": _pack_fractions((place + 1) / 2),
+        "pairs": pack_array(pairs, "uint16" if nodes <= LARGEST else "uint32"),
+        "label": pack_array(data.y, "int16"),
+        "part": pack_array(part, "uint8"),
         "ids": ids,
     }
 
 
 def _edges(edges: RankedEdges, data: Data, shown: Tensor | None) -> dict[str, Any]:
     """The least trusted edges, how many lie below each threshold, and those of the picture."""
-    pairs, nodes = torch.from_numpy(_pairs(data)).T, max(1, len(data.y))
+    pairs, nodes = torch.from_numpy(_list_pairs(data)).T, max(1, len(data.y))
     low, high = edges.edge_index.sort(0).values
     # of several rates between two nodes the lowest counts
     keys, keep = low * nodes + high, torch.ones(pairs.shape[1], dtype=edges.keep.dtype)
@@ -259,7 +259,7 @@ def _edges(edges: RankedEdges, data: Data, shown: Tensor | None) -> dict[str, An
     return {
         "count": len(edges),
         "below": below,
-        "keep": _fractions(keep),
+        "keep": _pack_fractions(keep),
         "names": edges.number_names,
         "first": [
             {
@@ -320,15 +320,15 @@ def _run(run: RunEvidence, name: str, data: Data, shown: Tensor | None) -> dict[
         "pavpu": run.pavpu,
         "risk": run.risk,
         "smoothing": run.smoothing,
-        "predicted": packed(of(run.decided), "uint16"),
-        "probability": _fractions(of(prediction.probabilities)),
-        "entropy": packed(of(prediction.entropy), "float32"),
-        "epistemic": packed(of(prediction.epistemic), "float32"),
-        "sets": None if run.sets is None else packed(of(run.sets.members), "uint8"),
+        "predicted": pack_array(of(run.decided), "uint16"),
+        "probability": _pack_fractions(of(prediction.probabilities)),
+        "entropy": pack_array(of(prediction.entropy), "float32"),
+        "epistemic": pack_array(of(prediction.epistemic), "float32"),
+        "sets": None if run.sets is None else pack_array(of(run.sets.members), "uint8"),
         "sets_approximate": run.sets is None or run.sets.approximate,
         "set_figures": None if figures is None else figures._asdict(),
         "rare": [
-            one._asdict() | {"figures": one.figures._asdict()} for one in rare_views(run, data)
+            view._asdict() | {"figures": view.figures._asdict()} for view in rare_views(run, data)
         ],
         "ranking": ranking_views(run, data),
         "confusion": confusion(run, data),

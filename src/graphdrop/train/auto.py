@@ -28,7 +28,7 @@ from graphdrop.config.auto import (
     of_batches,
     ways,
 )
-from graphdrop.config.recipes import Settings, merged
+from graphdrop.config.recipes import Settings, merge_settings
 from graphdrop.data import Dataset
 from graphdrop.data.edges import adjusted_homophily
 from graphdrop.data.names import Names
@@ -102,7 +102,7 @@ def choose_settings(
         return config
     asked = config.asked() | {"recipe": config.recipe}
     if stored is not None:
-        return Config(**merged(stored.model_dump(mode="json"), asked))
+        return Config(**merge_settings(stored.model_dump(mode="json"), asked))
 
     y = dataset.data.get("y")
     floating = y is not None and y.is_floating_point()
@@ -118,7 +118,7 @@ def choose_settings(
         progress.note(f"Recipe baseline: {name}, decided on validation nodes.")
         return best.config
     if dataset.num_classes < 2 and output != "gaussian":
-        return mark_every_setting(Config(**merged(OTHER_TARGETS, asked)))
+        return mark_every_setting(Config(**merge_settings(OTHER_TARGETS, asked)))
     return _choose_by_traits(config, dataset, progress, own=own, device=device)
 
 
@@ -281,10 +281,12 @@ def _complete(
     changed: Settings,
 ) -> Config:
     """What was asked for, and settings that fit the graph in one way of using neighbours."""
-    asked = merged(config.asked(), {"recipe": "auto"})
+    asked = merge_settings(config.asked(), {"recipe": "auto"})
     asked.get("model", {}).pop("edges", None)
     if way == "linear":
-        return baseline_config(merged({"train": {"baselines": True}}, asked), dataset, orders=2)
+        return baseline_config(
+            merge_settings({"train": {"baselines": True}}, asked), dataset, orders=2
+        )
     settings = choose(config.model.method, config.model.architecture, traits, way)
     # No more blocks than features; the messages of PyG's last layer have one per class.
     own_width = "hidden" in config.model.model_fields_set
@@ -300,7 +302,7 @@ def _complete(
             del settings["train"]["average"]
     if own:
         settings = {n: part for n, part in settings.items() if n not in ("model", "data")}
-    return Config(**merged(settings, changed, asked))
+    return Config(**merge_settings(settings, changed, asked))
 
 
 def has_every_setting(config: Config) -> bool:

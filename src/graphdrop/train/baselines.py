@@ -23,7 +23,7 @@ from graphdrop.calibration.post_hoc import predict_out_of_fold
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.config import Config
 from graphdrop.config.auto import BASELINES, FEATURES, LINEAR
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 from graphdrop.data import Dataset
 from graphdrop.data.traits import feature_kind_of
 from graphdrop.graph import Graph
@@ -79,7 +79,7 @@ def baseline_config(given: Mapping[str, Any], dataset: Dataset, orders: int) -> 
     }
     by_features = FEATURES[feature_kind_of(dataset)]
     plain = Config().model_dump(mode="json")
-    return Config(**merged(plain, by_features, LINEAR, chosen, given))
+    return Config(**merge_settings(plain, by_features, LINEAR, chosen, given))
 
 
 def fit_baselines(run: Run, drawn: ScoredSamples) -> tuple[dict[str, Any], list[str]]:

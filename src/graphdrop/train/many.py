@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphdrop.config import Config, DataSettings
-from graphdrop.config.recipes import merged
+from graphdrop.config.recipes import merge_settings
 from graphdrop.data import Dataset
 from graphdrop.executors import Executor, Job
 from graphdrop.io.files import check_regular, replace_file
@@ -157,7 +157,7 @@ def _draw_settings(
         if not idle and name not in asked.get(section, {}):
             value = values[section][name] * drawn if key in FACTORS else drawn
             over.setdefault(section, {})[name] = value
-    return Config(**merged(values, over))
+    return Config(**merge_settings(values, over))
 
 
 class TrialLine(BaseModel):

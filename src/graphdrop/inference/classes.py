@@ -242,8 +242,8 @@ class Predictive(Uncertainty):
         """
         if self.origin.rank_edges is None:
             raise ValueError(
-                "the model keeps all edges equally often, so none is trusted less than another: "
-                'train with Config(model={"edges": "fitted"})'
+                "edges are ranked for a model with fitted rates per edge and for one whole graph: "
+                'train with Config(model={"edges": "fitted"}), and call predict(model, data)'
             )
         return self.origin.rank_edges()
 

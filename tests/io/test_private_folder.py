@@ -104,8 +104,8 @@ def test_a_folder_that_cannot_be_made_is_replaced_and_kept_from_process_to_proce
 
 def test_both_compiled_rooms_keep_their_functions_in_such_a_folder(tmp_path: Path):
     script = (
-        "from graphdrop.data import posterior; from graphdrop.kernels import loops\n"
-        "for f in (posterior._sweep, loops.sum_rows): print(f._cache._cache_path)"
+        "from graphdrop.kernels import loops; from graphdrop.loading import loops as loading\n"
+        "for f in (loading.count_edges, loops.sum_rows): print(f._cache._cache_path)"
     )
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
     command = [sys.executable, "-c", script]

@@ -140,3 +140,16 @@ def test_a_model_that_load_cannot_build_or_that_is_another_is_said(tiny, tmp_pat
         load(tmp_path / "own.safetensors", model=make("attached"))
     with pytest.raises(ValueError, match="has no layer that samples its connections"):
         save(nn.Linear(2, 2), tmp_path / "linear.safetensors")
+
+
+def test_a_model_may_have_more_outputs_than_there_are_classes(tiny, settings_of) -> None:
+    """Simple models beside the run answer with as many classes as the labels have."""
+    model = GAT(FEATURES, 8, 2, CLASSES + 2)
+    attach(model, connections(), seed=3)
+    config = settings_of(
+        train={"epochs": 2, "baselines": True}, predict={"calibration": "temperature"}
+    )
+    Trainer(config, tiny, model=model, progress=Silent()).fit()
+    answer = predict(model, tiny.data, samples=2)
+    assert answer.probabilities.shape[1] == CLASSES + 2
+    assert len(answer.origin.class_counts) == CLASSES

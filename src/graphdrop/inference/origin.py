@@ -43,8 +43,11 @@ class Origin:
         return self.names.node(row if self.rows is None else int(self.rows[row]))
 
     def check_classes(self, classes: int) -> None:
-        """Raise unless calibration nodes and class counts fit so many classes and the graph."""
-        known, fits = self.set_nodes, len(self.class_counts) in (0, classes)
+        """Raise unless the calibration nodes and class counts belong to such outputs and graph.
+
+        A model may have more outputs than there are classes with labels.
+        """
+        known, fits = self.set_nodes, len(self.class_counts) <= classes
         if known is not None:
             fits &= known.probabilities.shape[1] == classes
             outside = self.nodes is not None and int(known.nodes.max()) >= self.nodes

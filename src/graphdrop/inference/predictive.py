@@ -231,7 +231,7 @@ def predict(
             surroundings = Surroundings.of(whole, torch.cat(logits), rows)
     origin = Origin() if decode is not None else find_origin(settings, data, rows, engine)
     try:
-        return summarize(
+        answer = summarize(
             outputs,
             output,
             settings,
@@ -242,6 +242,9 @@ def predict(
         )
     except NotFiniteError:
         raise NotFiniteError(_why_not_finite(model, data)) from None
+    if isinstance(answer, Predictive):
+        origin.check_classes(answer.probabilities.shape[1])
+    return answer
 
 
 def _check_data(model: nn.Module, data: object) -> None:
@@ -293,7 +296,6 @@ def summarize(
     if not answer.is_finite:
         raise NotFiniteError("the outputs of the network are not finite")
     if isinstance(answer, Predictive):
-        origin.check_classes(answer.probabilities.shape[1])
         answer = replace(answer, reject_by=settings.reject_by, origin=raw.add_to(origin))
         if calibrator is None:
             return replace(answer, decision=settings.decision)

@@ -42,22 +42,6 @@ class Origin:
         """The id of the node in a row of the prediction."""
         return self.names.node(row if self.rows is None else int(self.rows[row]))
 
-    def check_classes(self, classes: int) -> None:
-        """Raise unless the calibration nodes and class counts belong to such outputs and graph.
-
-        A model may have more outputs than there are classes with labels.
-        """
-        known, fits = self.set_nodes, len(self.class_counts) <= classes
-        if known is not None:
-            fits &= known.probabilities.shape[1] == classes
-            outside = self.nodes is not None and int(known.nodes.max()) >= self.nodes
-            fits &= not (self.same_graph and outside)
-        if not fits:
-            raise ValueError(
-                f"the model carries calibration nodes or class counts that do not fit {classes} "
-                f"classes and {self.nodes} nodes: it was changed after training; train it again"
-            )
-
     @classmethod
     def of(cls, data: Any, rows: Tensor | None = None) -> Self:
         """Read a PyG ``Data``; nothing is known of other inputs."""

@@ -231,19 +231,41 @@ def predict(
             surroundings = Surroundings.of(whole, torch.cat(logits), rows)
     origin = Origin() if decode is not None else find_origin(settings, data, rows, engine)
     try:
-        answer = summarize(
-            outputs,
-            output,
-            settings,
-            applied,
-            origin,
-            surroundings=surroundings,
-            intervals=intervals,
+        return _check_carried(
+            summarize(
+                outputs,
+                output,
+                settings,
+                applied,
+                origin,
+                surroundings=surroundings,
+                intervals=intervals,
+            )
         )
     except NotFiniteError:
         raise NotFiniteError(_why_not_finite(model, data)) from None
-    if isinstance(answer, Predictive):
-        origin.check_classes(answer.probabilities.shape[1])
+
+
+def _check_carried(
+    answer: Predictive | LabelPredictive | GaussianPredictive,
+) -> Predictive | LabelPredictive | GaussianPredictive:
+    """The answer, if what the model carries belongs to such outputs and to such a graph.
+
+    A model may have more outputs than there are classes with labels.
+    """
+    if not isinstance(answer, Predictive):
+        return answer
+    origin, classes = answer.origin, answer.probabilities.shape[1]
+    known, fits = origin.set_nodes, len(origin.class_counts) <= classes
+    if known is not None:
+        fits &= known.probabilities.shape[1] == classes
+        outside = origin.nodes is not None and int(known.nodes.max()) >= origin.nodes
+        fits &= not (origin.same_graph and outside)
+    if not fits:
+        raise ValueError(
+            f"the model carries calibration nodes or class counts that do not fit {classes} "
+            f"classes and {origin.nodes} nodes: it was changed after training; train it again"
+        )
     return answer
 
 

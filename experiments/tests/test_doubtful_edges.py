@@ -1,13 +1,17 @@
 """Graphs with wrong edges: what is added, which labels fit what, what lines and tables keep."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from experiments import doubtful_edges
 from experiments.doubtful_edges import FOLDS, Answer, Cell, Noisy, make_runs, read_graph
 from experiments.doubtful_edges_page import render, write_page
+from experiments.rendering import Rendering
 from graphdrop.data import load_dataset
 
+ROOT = Path(__file__).parents[2]
 GRAPH = "cora, Metattack 25 %"
 
 
@@ -67,3 +71,13 @@ def test_runs_are_kept_and_their_tables_stand_in_the_page(tmp_path):
     write_page(page, render(tmp_path))
     accuracy = f"{100 * records[0]['test']['accuracy']:.1f}"
     assert f"| {GRAPH}: closed form, fitted rates | {accuracy} |" in page.read_text()
+
+
+def test_the_page_has_the_tables_of_the_committed_lines(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "docs/wrong-edges.md").read_text("utf-8"), "utf-8")
+    tables = render(ROOT / "results/edges").tables
+    write_page(page, Rendering(tables))
+    command = "python -m experiments edges --render-only --page docs/wrong-edges.md"
+    assert page.read_text("utf-8") == (ROOT / "docs/wrong-edges.md").read_text("utf-8"), command

@@ -13,7 +13,7 @@ from torch_geometric.nn import GAT, GCN, GraphNorm, conv
 from contracts.attach_contract import two_blocks
 from contracts.dense_layers import TOWN
 from contracts.masked_sums import normal
-from graphdrop import ARM, REINFORCE, attach, predict
+from graphdrop import ARM, attach, predict
 from graphdrop.calibration.temperature import TemperatureScaling
 from graphdrop.nn.attach import Handle
 from graphdrop.nn.sampled import sampled
@@ -64,19 +64,6 @@ def test_a_loop_of_ones_own_learns_weights_and_rates():
         optimizer.step()
     changed = [not torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)]
     assert all(changed)
-
-
-@pytest.mark.parametrize(
-    "estimator", [None, ARM(), REINFORCE()], ids=["concrete", "ARM", "REINFORCE"]
-)
-def test_backward_gives_every_parameter_a_gradient(estimator):
-    model = stock()
-    handle = attach(model, two_blocks(), estimator)
-    loss = handle.backward(lambda: model(X, EDGES).square().mean())
-    assert not loss.requires_grad
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-    assert all(bool(parameter.grad != 0.0) for parameter in handle.parameters())
 
 
 def test_the_passes_of_arm_share_dropout_and_update_running_means_once():
@@ -191,18 +178,6 @@ def test_data_gives_the_arguments_of_forward_by_their_names():
     assert torch.equal(predict(Wrapped(model), odd, 2).probabilities, wanted.probabilities)
 
 
-def test_a_state_dict_brings_back_rates_and_the_count_of_steps():
-    one, other = stock(dropout=0.0), stock(dropout=0.0)
-    handle, theirs = (
-        attach(model, connections(), seed=seed) for model, seed in ((one, 1), (other, 2))
-    )
-    one(X, EDGES)
-    other.load_state_dict(one.state_dict())
-    torch.testing.assert_close(theirs.kl(), handle.kl())
-    assert torch.equal(one(X, EDGES), other(X, EDGES))
-    assert torch.equal(one(X, EDGES), other(X, EDGES))
-
-
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
 @pytest.mark.parametrize("decomposed", [1, 2])
 def test_models_are_copied_with_their_handle(way, decomposed):
@@ -225,20 +200,6 @@ def test_models_are_copied_with_their_handle(way, decomposed):
     assert not torch.allclose(model(X, EDGES), plain)  # the first model is still attached
     handle.remove()
     assert torch.equal(model(X, EDGES), plain)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", [conv.SAGEConv, conv.GATConv])
-def test_what_inference_mode_worked_out_is_of_use_to_training(kind, dtype):
-    options = {"add_self_loops": False} if kind is conv.GATConv else {}
-    layer = kind(IN, OUT, **options).to(dtype)
-    rate = LearnedRate(entries=EDGES.shape[1])
-    handle = attach(layer, GraphDropConnect(rate, blocks=2))
-    with torch.inference_mode():
-        layer(X.to(dtype), EDGES)
-    layer(X.to(dtype), EDGES).square().sum().backward()
-    (rates,) = handle.parameters()
-    assert bool((rates.grad != 0.0).any())
 
 
 class NeverSends(conv.MessagePassing):

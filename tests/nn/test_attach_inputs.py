@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GAT, conv, global_mean_pool
+from torch_geometric.nn import GAT, conv
 from torch_geometric.utils import coalesce
 
 from contracts.attach_contract import two_blocks
@@ -130,24 +129,6 @@ def test_several_features_on_the_same_edges_share_their_masks():
     one, two = sampled(handle, several, EDGES)
     torch.testing.assert_close(one, sampled(handle, X, EDGES), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(two, 2.0 * one - handle.model.bias, rtol=1e-4, atol=1e-5)
-
-
-def test_graphs_of_a_batch_draw_apart():
-    class Classifier(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = conv.SAGEConv(IN, OUT)
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-            return global_mean_pool(self.conv(x, edge_index), batch)
-
-    data = Data(x=X, edge_index=EDGES)
-    batch = Batch.from_data_list([data, data])
-    handle = attach(Classifier(), two_blocks())
-    one, other = sampled(handle, batch.x, batch.edge_index, batch.batch)
-    alone = sampled(handle, X, EDGES, torch.zeros(NODES, dtype=torch.long))
-    torch.testing.assert_close(one, alone[0])
-    assert not torch.allclose(one, other)
 
 
 @pytest.mark.parametrize(

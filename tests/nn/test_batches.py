@@ -113,19 +113,6 @@ def test_a_full_neighbourhood_gives_the_outputs_of_the_full_batch(
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("none", "dropnode", "dropedge and dropout", "rate per edge", "amortized"),
-        *("per feature before", "rate per edge before", "pairs", "random walk"),
-    ],
-)
-def test_a_full_neighbourhood_gives_the_expectation_of_the_full_batch(name: str) -> None:
-    sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, 6, 2, 4, sampler, dropout=dropout).eval()
-    check_same(outputs(model, full(2), None), outputs(model, DATA, None))
-
-
-@pytest.mark.parametrize(
     "options",
     [
         {"residual": True},

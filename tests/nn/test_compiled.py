@@ -6,9 +6,8 @@ import shutil
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.nn import GAT
 
-from graphdrop import GCN, GraphDropConnect, attach, predict
+from graphdrop import GCN, GraphDropConnect, predict
 
 DATA = Data(x=torch.rand(30, 5), edge_index=torch.randint(0, 30, (2, 100)))
 
@@ -24,17 +23,6 @@ def test_a_compiled_gcn_trains_with_the_same_gradients() -> None:
     assert torch.equal(
         predict(compiled, DATA, 3).probabilities, predict(model, DATA, 3).probabilities
     )
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["before attach", "after attach"])
-def test_a_compiled_attached_model_predicts(first: bool) -> None:
-    model = GAT(5, 8, 2, 3)
-    compiled = torch.compile(model, backend="aot_eager") if first else None
-    attach(model, GraphDropConnect(blocks=2), seed=1)
-    if compiled is None:
-        compiled = torch.compile(model, backend="aot_eager")
-    answer = predict(compiled, DATA, 3)
-    assert torch.equal(answer.probabilities, predict(model, DATA, 3).probabilities)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])

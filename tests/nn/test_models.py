@@ -153,20 +153,6 @@ def test_dropout_and_dropedge_together_are_both_of_their_formulas(norm: str, bef
     torch.testing.assert_close(out.double(), hidden, rtol=1e-5, atol=1e-5)
 
 
-def test_a_prediction_without_sampling_uses_the_mean_rate_of_every_layer() -> None:
-    model = GCN(FEATURES, HIDDEN, 2, OUTPUTS, GraphDropConnect(BetaBernoulliRate())).eval()
-    x, matrix = normal(NODES, FEATURES), masked_matrices(TOWN, "sym")
-    first, second = layers_of(model)
-    assert first.sampler is not None
-    assert second.sampler is not None
-    keeps = [sampler.rate.mean().double() for sampler in (first.sampler, second.sampler)]
-    assert keeps[0] != keeps[1]
-    hidden = (keeps[0] * matrix @ x.double() @ first.weight.double()).relu()
-    wanted = keeps[1] * matrix @ hidden @ second.weight.double()
-    out = model(x, TOWN.edge_index, TOWN.edge_weight)
-    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("sampler", "dropout", "features"),
     [
@@ -186,18 +172,6 @@ def test_the_tape_of_a_pass_has_every_mask_and_its_width(
     assert draw.tape is not None
     assert [drawn.features for drawn in draw.tape] == features
     assert len({tuple(drawn.mask.key.tolist()) for drawn in draw.tape}) == len(features)
-
-
-@pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "many blocks"])
-def test_dense_input_stays_dense_where_sparse_products_would_be_too_many(
-    pairs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conv, "MAX_SPARSE_BLOCKS", FEATURES - 1)
-    sampler = GraphDropConnect(FixedRate(keep=0.5), pairs=pairs, first_blocks=None)
-    model, x = GCN(FEATURES, HIDDEN, 1, OUTPUTS, sampler), torch.eye(NODES, FEATURES)
-    draw = Draw(1, 1)
-    wanted = model(x.clone().requires_grad_(), TOWN.edge_index, draw=draw)
-    assert torch.equal(model(x, TOWN.edge_index, draw=draw), wanted)
 
 
 @pytest.mark.parametrize("rows", [None, torch.tensor([1])], ids=["all", "rows"])

@@ -79,13 +79,6 @@ def test_rates_are_learned_where_the_first_layer_keeps_all() -> None:
         assert all(bool(rate.grad != 0.0) for rate in rates)
 
 
-def test_a_handle_says_in_one_line_what_each_layer_drops() -> None:
-    model = Own(lambda: DropEdge(0.25))
-    assert repr(sampled(model)) == "Handle(Own, drop rates {one: 0.25, two: 0.25})"
-    model.one.sampler = None
-    assert repr(sampled(model)) == "Handle(Own, drop rates {one: -, two: 0.25})"
-
-
 def test_a_sampler_that_a_layer_was_built_with_cannot_be_removed() -> None:
     with pytest.raises(ValueError, match="was built with its sampler, which cannot be removed"):
         sampled(Own(learned)).remove()

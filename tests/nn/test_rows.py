@@ -71,18 +71,6 @@ def test_rows_are_those_of_the_whole_computation(name: str, layers: int, sparse:
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["none", "dropnode", "dropedge and dropout", "rate per edge", "per feature before", "pairs"],
-)
-def test_rows_are_those_of_the_whole_expectation(name: str) -> None:
-    sampler, dropout = SAMPLERS[name]
-    model = GCN(FEATURES, HIDDEN, 3, OUTPUTS, sampler, dropout=dropout).eval()
-    x = normal(NODES, FEATURES, seed=1)
-    found, wanted = results(model, x, ROWS, None), results(model, x, None, None)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
 def test_rows_may_be_a_bool_mask_or_none_at_all() -> None:
     model, x = GCN(FEATURES, FEATURES, 2, OUTPUTS).eval(), normal(NODES, FEATURES)
     whole = model(x, STREET.edge_index)

@@ -147,6 +147,8 @@ def test_batch_norm_can_go_on_normalizing_by_the_batch():
     one, other = (predict(model, DATA, samples=1) for model in (running, batch))
     assert not torch.allclose(one.probabilities, other.probabilities, atol=1e-3)
     assert all(torch.equal(value, before[name]) for name, value in norms(batch).items())
+    Handle(batch).remove()
+    assert not attach(batch, keep_all).defaults.batch_statistics
 
 
 def test_data_gives_the_arguments_of_forward_by_their_names():

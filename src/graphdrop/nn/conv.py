@@ -255,9 +255,9 @@ class SampledGCNConv(SampledLayer):
         sampler = self.sampler
         if self.dropout is not None and drawn.dropout is not None:
             beside = sampler is not None
-            x = _drop(x, self.dropout, graph, drawn, drawn.dropout, beside=beside)
+            x = drop_features(x, self.dropout, graph, drawn, drawn.dropout, beside=beside)
         if sampler is not None and sampler.on_features and drawn.sampler is not None:
-            x = _drop(x, sampler, graph, drawn, drawn.sampler)
+            x = drop_features(x, sampler, graph, drawn, drawn.sampler)
         return x
 
     def mask_of_sum(self, graph: Graph, drawn: LayerPass) -> tuple[Mask | None, Tensor | None]:
@@ -365,7 +365,7 @@ def _with_row_factor(
     return mask, sampler.row_factor(graph, drawn.draw, drawn.number, mask)
 
 
-def _drop(
+def drop_features(
     x: Features,
     sampler: Sampler,
     graph: Graph,
@@ -375,8 +375,8 @@ def _drop(
     beside: bool = False,
 ) -> Features:
     """DropOut on the features themselves, the same as a mask shared by a node's edges."""
-    described, factor = _with_row_factor(sampler, graph, drawn, mask)
-    if described is None:
+    acting, factor = _with_row_factor(sampler, graph, drawn, mask)
+    if acting is None:
         return x
     if drawn.draw is not None:
         drawn.draw.record(mask, graph, x.shape[1], drawn.number, beside=beside)

@@ -19,7 +19,7 @@ _KNOWN: dict[str, type[nn.Module]] = {
 }
 
 
-def described(part: nn.Module) -> dict[str, Any]:
+def describe_part(part: nn.Module) -> dict[str, Any]:
     """The class and the arguments of a sampler, rate or estimator, as JSON values.
 
     A part has every argument as an attribute of that name; learned values are in its state. For a
@@ -37,7 +37,7 @@ def is_known(part: nn.Module) -> bool:
     return _KNOWN.get(type(part).__name__) is type(part)
 
 
-def built(description: Mapping[str, Any]) -> Any:
+def build_part(description: Mapping[str, Any]) -> Any:
     """A part from its description, with initial parameters."""
     name = description["class"]
     if name not in _KNOWN:
@@ -46,7 +46,7 @@ def built(description: Mapping[str, Any]) -> Any:
             "call attach(model, sampler), and load the state into that model"
         )
     arguments = {
-        key: built(value) if isinstance(value, Mapping) else value
+        key: build_part(value) if isinstance(value, Mapping) else value
         for key, value in description.items()
         if key != "class"
     }
@@ -58,5 +58,5 @@ def _plain(part: nn.Module, name: str) -> Any:
     if isinstance(value, torch.Size):  # the entries of a rate
         return value.numel() if value else None
     if isinstance(value, nn.Module):
-        return described(value)
+        return describe_part(value)
     return value.item() if isinstance(value, Tensor) else value

@@ -17,7 +17,7 @@ from torch import nn
 from graphdrop.config import Method, ModelSettings
 from graphdrop.io.memory import check_bytes
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.nn.description import built, described
+from graphdrop.nn.description import build_part, describe_part
 from graphdrop.nn.models import GCN
 from graphdrop.nn.propagation import MixedOrderPropagation
 from graphdrop.nn.sampled import sampled
@@ -266,14 +266,14 @@ class Blueprint:
     def as_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
         sizes = {n: getattr(self, n) for n in ("in_channels", "out_channels", "edges")}
-        prior = None if self.prior is None else described(self.prior)
+        prior = None if self.prior is None else describe_part(self.prior)
         return sizes | {"settings": self.settings.model_dump(mode="json"), "prior": prior}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The blueprint that `as_json` wrote."""
         settings = ModelSettings.model_validate(values["settings"])
-        prior = built(values["prior"]) if values["prior"] is not None else None
+        prior = build_part(values["prior"]) if values["prior"] is not None else None
         return cls(**{**values, "settings": settings, "prior": prior})
 
 

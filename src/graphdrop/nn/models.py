@@ -15,13 +15,13 @@ from graphdrop.graph import Graph, Normalization
 from graphdrop.loading.batch import BatchGraph
 from graphdrop.nn.conv import Init, LayerPass, SampledGCNConv, SharedProduct
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.nn.description import built, described
+from graphdrop.nn.description import build_part, describe_part
 from graphdrop.nn.features import Features
 from graphdrop.nn.inputs import Inputs, batch_graph, check_batch, needed_batch_graph
 from graphdrop.nn.sampled import SampledModel
 from graphdrop.nn.sampled_layer import KeepsStream, SampledLayer
 from graphdrop.nn.skip_connections import Jump, Norm, Residual, SkipConnections, select_rows
-from graphdrop.nn.state import buffers_kept
+from graphdrop.nn.state import restore_buffers
 from graphdrop.sampling.estimators import Concrete, Estimator
 from graphdrop.sampling.samplers import Draw, DropOut, Sampler
 
@@ -102,7 +102,7 @@ class GCN(KeepsStream, SampledModel):
             )
         self.normalization = Normalization.of(normalization)
         self._dropout = dropout
-        self._sampler = None if sampler is None else described(sampler)
+        self._sampler = None if sampler is None else describe_part(sampler)
         last = out_channels if jk is None else hidden_channels
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), last]
         self.layers = nn.ModuleList(
@@ -154,13 +154,13 @@ class GCN(KeepsStream, SampledModel):
             "jk": self.between.jk,
             "init": first.init.value,
             "bias": first.bias is not None,
-            "estimator": None if self.estimator is None else described(self.estimator),
+            "estimator": None if self.estimator is None else describe_part(self.estimator),
         }
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
         """A network from its `description`, with initial weights."""
-        parts = {n: built(v) if isinstance(v, Mapping) else v for n, v in description.items()}
+        parts = {n: build_part(v) if isinstance(v, Mapping) else v for n, v in description.items()}
         return cls(**parts)
 
     # What makes it a SampledModel
@@ -264,7 +264,7 @@ class GCN(KeepsStream, SampledModel):
         if first or self.between.norm != "batch":
             yield
             return
-        with buffers_kept(self):
+        with restore_buffers(self):
             yield
 
     # How passes are made

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from graphdrop.graph import Graph, Normalization
-from graphdrop.graph.masks import Kind, Mask, Sharing, rescale_factor
+from graphdrop.graph.masks import Sharing
 from graphdrop.kernels import aggregate
-from graphdrop.nn.features import SparseFeatures, drop_dense
+from graphdrop.nn.conv import LayerPass, drop_features
+from graphdrop.nn.features import SparseFeatures
 from graphdrop.nn.inputs import check_batch
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
@@ -122,12 +123,12 @@ class MixedOrderPropagation(SampledLayer):
         draw, number = self.next_draw(training=self.training)
         if self._keeps_all(draw):
             if isinstance(x, SparseFeatures) or weight is not None or x.requires_grad:
-                return self._mixed(x, graph, None, number, weight=weight)
+                return self._mix(x, graph, None, number, weight=weight)
             kept: Tensor = self.inputs._known.get(
-                lambda: self._mixed(x, graph, None, number), x, graph, extra=("kept", self.orders)
+                lambda: self._mix(x, graph, None, number), x, graph, extra=("kept", self.orders)
             )
             return kept
-        return self._mixed(x, graph, self.sampler, number, draw, weight=weight)
+        return self._mix(x, graph, self.sampler, number, draw, weight=weight)
 
     def _keeps_all(self, draw: Draw | None) -> bool:
         """Whether no mask acts, so that the result depends on the features and the graph alone."""
@@ -135,7 +136,7 @@ class MixedOrderPropagation(SampledLayer):
             return True
         return self.sampler.rescale if draw is None else draw.keeps_all
 
-    def _mixed(
+    def _mix(
         self,
         x: Tensor | SparseFeatures,
         graph: Graph,
@@ -149,7 +150,9 @@ class MixedOrderPropagation(SampledLayer):
         if sampler is not None and sampler.sharing is Sharing.SOURCE:
             if weight is not None and sampler.blocks == 1:  # a node's draw masks all channels alike
                 x, weight = x.matmul(weight), None
-            x, hops = self._dropped(x, graph, sampler, draw, number), None
+            mask = sampler.mask(graph, draw, number)
+            x = drop_features(x, sampler, graph, LayerPass(draw, number, None, mask), mask)
+            hops = None
         if weight is not None and self.combine == "concat":
             # (X W_0 + A (X W_1 + A X W_2)): the hops have as many channels as the output
             parts = weight.chunk(self.orders + 1)
@@ -169,23 +172,8 @@ class MixedOrderPropagation(SampledLayer):
                 total = total + state
         return torch.cat(apart, 1) if self.combine == "concat" else total / (self.orders + 1)
 
-    def _dropped(
-        self,
-        x: Tensor | SparseFeatures,
-        graph: Graph,
-        sampler: Sampler,
-        draw: Draw | None,
-        number: int,
-    ) -> Tensor | SparseFeatures:
-        """The features of nodes, masked before all hops."""
-        mask = self._recorded(sampler.mask(graph, draw, number), graph, x, draw, number)
-        if isinstance(x, Tensor):
-            return _scaled(drop_dense(x, mask, graph), sampler, mask)
-        dropped = x.drop(mask, graph.src_ids)
-        return dropped.scaled(rescale_factor(mask)) if _rescales(sampler, mask) else dropped
-
+    @staticmethod
     def _hop(
-        self,
         state: Tensor,
         graph: Graph,
         sampler: Sampler | None,
@@ -197,29 +185,14 @@ class MixedOrderPropagation(SampledLayer):
         if sampler is None:
             return aggregate(graph, state)
         mask = sampler.mask(graph, draw, number | hop << HOP_SHIFT)
-        mask = self._recorded(mask, graph, state, draw, number)
-        return _scaled(aggregate(graph, state, mask), sampler, mask)
-
-    @staticmethod
-    def _recorded(
-        mask: Mask, graph: Graph, x: Tensor | SparseFeatures, draw: Draw | None, number: int
-    ) -> Mask:
         if draw is not None:
-            draw.record(mask, graph, x.shape[1], number)
-        return mask
+            draw.record(mask, graph, state.shape[1], number)
+        out, factor = aggregate(graph, state, mask), sampler.row_factor(graph, draw, number, mask)
+        return out if factor is None else out * factor
 
     def extra_repr(self) -> str:
         """The number of hops."""
         return f"orders={self.orders}, combine={self.combine}"
-
-
-def _rescales(sampler: Sampler, mask: Mask) -> bool:
-    """Whether what is kept is divided by the keep probability."""
-    return sampler.rescale and mask.kind is not Kind.MEAN
-
-
-def _scaled(out: Tensor, sampler: Sampler, mask: Mask) -> Tensor:
-    return out * rescale_factor(mask) if _rescales(sampler, mask) else out
 
 
 def _check_sampler(sampler: Sampler) -> None:

@@ -21,7 +21,7 @@ from graphdrop.nn.defaults import PredictionDefaults
 from graphdrop.nn.features import Features, SparseFeatures
 from graphdrop.nn.inputs import Inputs, batch_graph, needed_batch_graph
 from graphdrop.nn.sampled_layer import SampledLayer
-from graphdrop.nn.state import buffers_kept, call, predicting, seeded
+from graphdrop.nn.state import call, evaluate_modules, restore_buffers, seed_by
 from graphdrop.sampling.estimators import Estimator
 from graphdrop.sampling.samplers import Draw, UsedMask
 
@@ -238,8 +238,8 @@ class Handle(SampledModel):
     def defaults(self) -> PredictionDefaults:
         """What the model carries for its answers, as its attribute ``defaults``."""
         carried = (part.__dict__.get("defaults") for part in self.model.modules())
-        known = (one for one in carried if isinstance(one, PredictionDefaults))
-        return next(known, PredictionDefaults())
+        defaults = (own for own in carried if isinstance(own, PredictionDefaults))
+        return next(defaults, PredictionDefaults())
 
     @defaults.setter
     def defaults(self, defaults: PredictionDefaults) -> None:
@@ -280,7 +280,7 @@ class Handle(SampledModel):
         The model's own DropOut is seeded by it, too: the same draw gives the same output.
         """
         with ExitStack() as stack:
-            stack.enter_context(seeded(draw))
+            stack.enter_context(seed_by(draw))
             for number, layer in self.numbered_layers():
                 layer.ask(draw, number)
                 stack.callback(layer.stop_asking)
@@ -351,7 +351,7 @@ class Handle(SampledModel):
                     out = self.call(data)
             else:
                 chance, defaults = draw is not None and not draw.keeps_all, self.defaults
-                modes = predicting(
+                modes = evaluate_modules(
                     self.model,
                     dropout=chance and defaults.sample_dropout,
                     batch_statistics=chance and defaults.batch_statistics,
@@ -365,7 +365,7 @@ class Handle(SampledModel):
         if first:
             yield
             return
-        with buffers_kept(self.model):
+        with restore_buffers(self.model):
             yield
 
     def __repr__(self) -> str:

@@ -166,7 +166,7 @@ class ConvStack(nn.Module):
         if self.input_propagation is not None and not self.propagates_hidden:
             features = self.input_norm(self.input_propagation(features, *edges))
         if self.first is not None:
-            features = linear(self._dropped(features, self.dropout), self.first).relu()
+            features = linear(self._drop(features, self.dropout), self.first).relu()
         initial, outputs = features, list[Tensor]()
         for number in range(len(self.convs)):
             features = self.layer(number, features, initial, *edges)
@@ -176,7 +176,7 @@ class ConvStack(nn.Module):
 
     def layer(self, number: int, x: Features, initial: Features, *edges: Tensor) -> Tensor:
         """The output of a layer with what follows it."""
-        dropped = self._dropped(x, self._input_rate if number == 0 else self.dropout)
+        dropped = self._drop(x, self._input_rate if number == 0 else self.dropout)
         if number == 0 and self.propagates_hidden:
             out = self._propagate_hidden(self.convs[0], dropped, edges)
         else:
@@ -212,7 +212,7 @@ class ConvStack(nn.Module):
     def _input_rate(self) -> float:
         return self.dropout if self.input_dropout is None else self.input_dropout
 
-    def _dropped(self, x: Features, rate: float) -> Features:
+    def _drop(self, x: Features, rate: float) -> Features:
         return dropout(x, rate) if self.training else x
 
     def _propagate_hidden(self, layer: Any, x: Features, edges: tuple[Tensor, ...]) -> Tensor:

@@ -19,7 +19,7 @@ OWN_STREAM = 1 << 62
 
 
 @contextmanager
-def seeded(draw: Draw | None) -> Iterator[None]:
+def seed_by(draw: Draw | None) -> Iterator[None]:
     """Context in which a model's own DropOut is seeded by the draw.
 
     Both passes of ARM thereby share it; the state of torch's generator is restored.
@@ -37,7 +37,7 @@ def seeded(draw: Draw | None) -> Iterator[None]:
 
 
 @contextmanager
-def buffers_kept(model: nn.Module) -> Iterator[None]:
+def restore_buffers(model: nn.Module) -> Iterator[None]:
     """Context after which the buffers of the model, such as running means, are restored."""
     kept = [
         (module, name, buffer, buffer.clone())
@@ -56,7 +56,7 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> Iterator[None]:
+def evaluate_modules(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> Iterator[None]:
     """Context in which the model is in evaluation mode, except for the given layers.
 
     Args:
@@ -66,7 +66,7 @@ def predicting(model: nn.Module, *, dropout: bool, batch_statistics: bool) -> It
     """
     was_training = [(module, module.training) for module in model.modules()]
     try:
-        with buffers_kept(model):
+        with restore_buffers(model):
             for module, _ in was_training:
                 normalizes = isinstance(module, _NormBase)
                 module.training = batch_statistics if normalizes else dropout

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphdrop.calibration.fit import from_json
 from graphdrop.nn.defaults import PredictionDefaults
-from graphdrop.nn.description import built, described, is_known
+from graphdrop.nn.description import build_part, describe_part, is_known
 from graphdrop.nn.methods import Blueprint
 from graphdrop.nn.models import GCN
 from graphdrop.nn.sampled import sampled
@@ -131,7 +131,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 def describe_model(model: nn.Module) -> dict[str, Any]:
     """The kind of a model and its arguments, as JSON values."""
     own = sampled(model).estimator
-    estimator = described(own) if own is not None and is_known(own) else None
+    estimator = describe_part(own) if own is not None and is_known(own) else None
     blueprint = getattr(model, "blueprint", None)
     if isinstance(blueprint, Blueprint):
         return {"kind": "model", "blueprint": blueprint.as_json(), "estimator": estimator}
@@ -189,8 +189,8 @@ def build_model(header: Mapping[str, Any], model: nn.Module | None) -> nn.Module
     if attached is not None and not any(isinstance(m, SampledLayer) for m in model.modules()):
         from graphdrop.nn.attach import attach  # noqa: PLC0415 - PyG's layers take seconds to import
 
-        parts = {n: built(v) if isinstance(v, Mapping) else v for n, v in attached.items()}
+        parts = {n: build_part(v) if isinstance(v, Mapping) else v for n, v in attached.items()}
         attach(model, **parts)
     if header.get("estimator") is not None:
-        sampled(model).estimator = built(header["estimator"])
+        sampled(model).estimator = build_part(header["estimator"])
     return model

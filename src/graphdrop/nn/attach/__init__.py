@@ -19,7 +19,7 @@ from graphdrop.nn.attach.edges import EdgeCache
 from graphdrop.nn.attach.layer import MaskedLayer
 from graphdrop.nn.attach.masking import sums_features
 from graphdrop.nn.attach.weights import normalizes
-from graphdrop.nn.description import described
+from graphdrop.nn.description import describe_part
 from graphdrop.nn.sampled import Handle
 from graphdrop.nn.sampled_layer import SampledLayer
 from graphdrop.sampling.estimators import Concrete, Estimator
@@ -97,8 +97,8 @@ def attach(
         if number == 0:
             masked.estimator = estimator
             masked.description = {
-                "sampler": described(sampler),
-                "estimator": None if estimator is None else described(estimator),
+                "sampler": describe_part(sampler),
+                "estimator": None if estimator is None else describe_part(estimator),
                 "sample_dropout": sample_dropout,
                 "batch_statistics": batch_statistics,
                 "seed": seed,
@@ -106,9 +106,10 @@ def attach(
         masked.train(layer.training)
         masked.install()
     handle = Handle(model)
-    if sample_dropout or batch_statistics:
+    defaults = handle.defaults
+    if (defaults.sample_dropout, defaults.batch_statistics) != (sample_dropout, batch_statistics):
         handle.defaults = replace(
-            handle.defaults, sample_dropout=sample_dropout, batch_statistics=batch_statistics
+            defaults, sample_dropout=sample_dropout, batch_statistics=batch_statistics
         )
     return handle
 

@@ -60,7 +60,7 @@ def split_edges(edge_index: Any, flow: str) -> Ends:
 class Edges:
     """The structure of a set of edges, without weights."""
 
-    known: tuple[Tensor, Tensor]
+    ends: tuple[Tensor, Tensor]
     """Destinations and sources, to recognize the same edges."""
     sizes: tuple[int, int]
     """Number of destinations and of sources."""
@@ -132,15 +132,15 @@ class Edges:
         return (
             self.sizes == sizes
             and self.apart == apart
-            and self.known[0].device == destination.device
-            and torch.equal(self.known[0], destination)
-            and torch.equal(self.known[1], source)
+            and self.ends[0].device == destination.device
+            and torch.equal(self.ends[0], destination)
+            and torch.equal(self.ends[1], source)
         )
 
     @cached_property
     def counted(self) -> Graph:
         """The graph in which every draw stands once, for gradient estimators."""
-        return self.graph if self.batch is None else without_repetitions(self.graph)
+        return self.graph if self.batch is None else drop_repetitions(self.graph)
 
     @cached_property
     def importance(self) -> Tensor | None:
@@ -172,7 +172,7 @@ class Edges:
 
         return graph.derived(("whole with", entries), make)
 
-    def numbered(self, entries: int) -> Edges:
+    def number_among(self, entries: int) -> Edges:
         """The edges with their numbers among so many of the whole graph, for rates per edge."""
         graph, full = self.graph, self.whole_with(entries)
         if full is graph:
@@ -210,9 +210,9 @@ class Edges:
                 structure_of=graph,
             )
 
-        return self._with_weights(weight, ("before", loop_weight), make)
+        return self._derive(weight, ("before", loop_weight), make)
 
-    def weighted(self, weight: Tensor | None, *, mean: bool) -> Graph:
+    def with_weights(self, weight: Tensor | None, *, mean: bool) -> Graph:
         """The graph with the layer's weights; for a mean, divided by the degree of each row."""
         if weight is None and not mean:
             return self.graph
@@ -222,11 +222,9 @@ class Edges:
                 value = value / self.graph.degree[self.graph.edge_dst]
             return self.graph.with_values(value)
 
-        return self._with_weights(weight, mean, make)
+        return self._derive(weight, mean, make)
 
-    def _with_weights(
-        self, weight: Tensor | None, form: Any, make: Callable[[Tensor], Graph]
-    ) -> Graph:
+    def _derive(self, weight: Tensor | None, form: Any, make: Callable[[Tensor], Graph]) -> Graph:
         """The graph of the last call with these weights and this form, or a new one."""
         if self._weighted is not None:
             known, was, graph = self._weighted
@@ -382,7 +380,7 @@ def with_global_ids(graph: Graph, batch: BatchGraph, edges: Tensor, *, apart: in
     )
 
 
-def without_repetitions(graph: Graph) -> Graph:
+def drop_repetitions(graph: Graph) -> Graph:
     """The graph in which an edge that was drawn several times stands once."""
     key = graph.edge_dst.long() * graph.num_src + graph.indices
     rank = torch.zeros_like(key) if graph.rank is None else graph.rank.long()

@@ -269,7 +269,7 @@ class MaskedLayer(SampledLayer):
                 "decomposed_layers: call handle.remove(), set it, and attach again"
             )
         self._masked += 1
-        return self._masking.messages(sent, self.layer)
+        return self._masking.mask_messages(sent, self.layer)
 
     # Which mask, on which path
 
@@ -285,7 +285,7 @@ class MaskedLayer(SampledLayer):
                 "set: call handle.observe(data) first"
             )
         if sampler.rate.entries:
-            edges = edges.numbered(sampler.rate.entries.numel())
+            edges = edges.number_among(sampler.rate.entries.numel())
         mask = sampler.mask(edges.graph, draw, number)
         scale = sampler.row_factor(edges.graph, draw, number, mask)
         return Masking(edges, mask, scale, draw, self.number)
@@ -310,7 +310,7 @@ class MaskedLayer(SampledLayer):
         self._masked += 1
         masking = self._mask(edges, call, number)
         if not raw:
-            return masking.summed(terms)
+            return masking.sum_terms(terms)
         # the sum is normalized by the degrees of what its mask leaves
         weight = edges.graph.value.new_ones(len(edges.order))
         weight = weight if terms.weight is None else terms.weight
@@ -319,7 +319,7 @@ class MaskedLayer(SampledLayer):
             full = edges.whole_with(len(mask.keep_logit))
             if full is not edges.graph:
                 mask = mask.of_edges(edge_numbers(full, graph.parent or graph))
-        return masking._replace(mask=mask).summed(terms, graph)
+        return masking._replace(mask=mask).sum_terms(terms, graph)
 
     def _check_values(self, both: Ends) -> None:
         """PyG's fused path multiplies by the values of a sparse matrix, which messages may not."""

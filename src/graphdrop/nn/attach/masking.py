@@ -102,19 +102,19 @@ class Masking(NamedTuple):
     layer: int
     """The number of the layer."""
 
-    def summed(self, terms: Terms, graph: Graph | None = None) -> Tensor:
+    def sum_terms(self, terms: Terms, graph: Graph | None = None) -> Tensor:
         """The masked sum or mean, `[rows, features]`, without storing messages.
 
         `graph` has weights that a mask before normalization acts on.
         """
         self._record(terms.x.shape[1], graph)
         if graph is None:
-            graph = self.edges.weighted(terms.weight, mean=terms.mean)
+            graph = self.edges.with_weights(terms.weight, mean=terms.mean)
         if isinstance(terms.x, LazyMatrix):
             return LazyMatrix.of(MaskedSum(terms.x.matrix, graph, self.mask, self.scale))
-        return _scaled(aggregate(graph, terms.x, self.mask), self.scale)
+        return _scale(aggregate(graph, terms.x, self.mask), self.scale)
 
-    def messages(self, sent: Tensor, layer: Any) -> Tensor:
+    def mask_messages(self, sent: Tensor, layer: Any) -> Tensor:
         """Messages times their masks; all dimensions after that of edges are features."""
         if not isinstance(sent, Tensor):
             raise TypeError(
@@ -135,7 +135,7 @@ class Masking(NamedTuple):
         # several graphs at once on the same edges share their masks
         several = sent.reshape(-1, size, features)
         kept = [aggregate(self.edges.messages, one, mask) for one in several.unbind()]
-        return _scaled(torch.stack(kept).view(sent.shape), self.scale)
+        return _scale(torch.stack(kept).view(sent.shape), self.scale)
 
     def _record(self, features: int, graph: Graph | None = None) -> None:
         if self.draw is not None and self.mask is not None:
@@ -174,12 +174,12 @@ class MaskedSum(NamedTuple):
         # the products of a block lie side by side: each keeps its block's draw
         mask = None if self.mask is None else replace(self.mask, blocks=blocks)
         sums = aggregate(self.graph, multiply_blocks(self.x, weight, blocks), mask)
-        return _scaled(add_parts(sums, blocks), self.scale)
+        return _scale(add_parts(sums, blocks), self.scale)
 
     def to_dense(self) -> Tensor:
         """The sum of the features as they are."""
-        return _scaled(aggregate(self.graph, self.x.to_dense(), self.mask), self.scale)
+        return _scale(aggregate(self.graph, self.x.to_dense(), self.mask), self.scale)
 
 
-def _scaled(out: Tensor, scale: Tensor | None) -> Tensor:
+def _scale(out: Tensor, scale: Tensor | None) -> Tensor:
     return out if scale is None else out * scale

@@ -27,7 +27,7 @@ from graphdrop.nn.features import LazyMatrix
 from graphdrop.nn.layerwise.storage import Rows, States, with_neighbors
 from graphdrop.nn.sampled import Handle, one_at_a_time
 from graphdrop.nn.stack import ConvStack
-from graphdrop.nn.state import call, predicting
+from graphdrop.nn.state import call, evaluate_modules
 from graphdrop.sampling.samplers import Draw
 
 LOCAL = (
@@ -112,7 +112,7 @@ class LayerwiseModel:
         """The outputs `[rows, out]` of several draws, one by one."""
         model = self.handle.model
         for draw in draws:
-            modes = predicting(model, dropout=False, batch_statistics=False)
+            modes = evaluate_modules(model, dropout=False, batch_statistics=False)
             with one_at_a_time, modes, self.handle.drawing(draw), ExitStack() as stack:
                 for masked in self.masked:
                     layer, forward = masked.owner, masked.owner.forward

@@ -66,10 +66,7 @@ def main() -> None:
     mask = Mask(Kind(options.kind), logit, stream_key(1), blocks=None)
     x = normal(NODES, FEATURES).requires_grad_()
     small = graph.rows(torch.arange(5))
-    few = Mask(
-        mask.kind, logit[: small.num_edges] if options.per_edge else logit, mask.key, blocks=None
-    )
-    step(aggregate, small, normal(small.num_src, FEATURES).requires_grad_(), few)  # compiles
+    step(aggregate, small, normal(small.num_src, FEATURES).requires_grad_(), mask)  # compiles
     step(aggregate, graph, x, Mask(Kind.NONE, torch.zeros(()), mask.key))  # starts threads
     # output, gradients of output and input, and a copy of one; a few words for each edge
     needs = 4 * x.numel() * x.element_size() + 5 * 8 * graph.num_edges * options.per_edge

@@ -1,17 +1,12 @@
 """A graph holds every edge once by destination and once by source, under the same number."""
 
-import copy
 import itertools
-import pickle
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import fields
 from random import Random
 
 import pytest
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from contracts.edge_lists import EdgeList, dense, edge_lists, for_all
 from graphdrop.graph import Graph
@@ -24,11 +19,6 @@ def numbered(edges: EdgeList) -> Graph:
     """A graph whose raw weights are the numbers of the edges in the input."""
     number = torch.arange(len(edges.edges), dtype=torch.float32)
     return Graph.from_edge_index(edges.edge_index, edges.num_nodes, number, normalization="none")
-
-
-def tensors(graph: Graph) -> dict[str, Tensor]:
-    held = {f.name: getattr(graph, f.name) for f in fields(graph)}
-    return {name: tensor for name, tensor in held.items() if isinstance(tensor, Tensor)}
 
 
 def test_a_small_graph_by_hand() -> None:
@@ -49,22 +39,6 @@ def test_a_small_graph_by_hand() -> None:
     assert graph.self_loop.tolist() == [False, False, False, False, True]
     assert graph.degree.tolist() == [1, 3, 0, 1]
     assert graph.out_degree.tolist() == [2, 1, 1, 1]
-
-
-@for_all(edge_lists(min_nodes=0))
-def test_the_transpose_has_the_same_edges_sorted_by_source_then_destination(
-    edges: EdgeList,
-) -> None:
-    graph = edges.graph()
-    sources = torch.repeat_interleave(graph.out_degree.long()).tolist()
-    entries = list(
-        zip(sources, graph.t_indices.tolist(), graph.t_edge.tolist(), graph.t_value, strict=True)
-    )
-    assert sorted(graph.t_edge.tolist()) == list(range(graph.num_edges))
-    assert [entry[:3] for entry in entries] == sorted(entry[:3] for entry in entries)
-    for source, destination, edge, value in entries:
-        assert (source, destination) == (graph.indices[edge], graph.edge_dst[edge])
-        assert value == graph.value[edge]
 
 
 @for_all(edge_lists(min_nodes=0))
@@ -167,33 +141,6 @@ def test_indices_are_int32_where_they_fit_and_int64_where_not(
     }
     monkeypatch.setattr(graph_module, "INT32_MAX", 9)  # 5 edges and room for 4 loops
     assert TWO_WAY.graph().indices.dtype == torch.int32
-
-
-@pytest.mark.parametrize("clone", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
-def test_a_copy_has_the_same_tensors(clone: Callable[[Graph], Graph]) -> None:
-    graph = TWO_WAY.graph().rows(torch.tensor([3, 1]))
-    assert graph.draw_src.tolist() == [3, 0, 0, 1, 2]  # derived before the copy
-    other = clone(graph)
-    assert tensors(other).keys() == tensors(graph).keys()
-    for name, tensor in tensors(graph).items():
-        assert torch.equal(tensor, tensors(other)[name]), name
-    assert other.parent is not None
-    assert other.parent is not graph.parent
-    assert torch.equal(other.parent.value, TWO_WAY.graph().value)
-    assert other.normalization is graph.normalization
-
-
-def test_moving_takes_every_tensor_along_and_staying_is_free() -> None:
-    part = TWO_WAY.graph().rows(torch.tensor([3, 1]))
-    assert part.draw_src.device.type == "cpu"  # derived before the move
-    moved = part.to("meta")
-    assert moved.parent is not None
-    for graph in (moved, moved.parent):
-        assert {tensor.device.type for tensor in tensors(graph).values()} == {"meta"}
-    assert tensors(moved).keys() == tensors(part).keys()
-    assert moved.draw_src.device.type == "meta"
-    assert part.to("cpu") is part
-    assert part.to(torch.device("cpu")) is part
 
 
 def test_inputs_are_neither_changed_nor_shared() -> None:

@@ -72,30 +72,6 @@ def test_an_edge_of_a_part_is_the_edge_of_the_whole(case: tuple[Graph, list[int]
     assert ids(rank[edge]) == (ids(part.rank) if part.rank is not None else [0] * part.num_edges)
 
 
-@for_all(graphs_with_rows())
-def test_reverse_edges_in_a_part_are_found_by_node_id(case: tuple[Graph, list[int]]) -> None:
-    graph, rows = case
-    part = graph.rows(row_tensor(rows))
-    rank = [0] * part.num_edges if part.rank is None else part.rank.tolist()
-    ends = list(zip(part.draw_dst.tolist(), part.draw_src.tolist(), rank, strict=True))
-    number = {edge: position for position, edge in enumerate(ends)}
-    assert part.reverse.tolist() == [number.get((u, v, r), -1) for v, u, r in ends]
-
-
-@for_all(graphs_with_rows(), st.data())
-def test_a_part_of_a_part_is_a_part_of_the_whole(
-    case: tuple[Graph, list[int]], data: st.DataObject
-) -> None:
-    graph, rows = case
-    part = graph.rows(row_tensor(rows))
-    again = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True)) if rows else []
-    one = part.rows(row_tensor(again))
-    other = graph.rows(row_tensor([rows[row] for row in again]))
-    assert one.parent is graph
-    for name in ("indptr", "indices", "value", "t_edge", "dst_ids", "src_ids", "parent_edge"):
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
-
-
 @for_all(graphs_with_rows(), st.integers(1, 4))
 def test_a_receptive_field_is_the_nodes_within_that_many_steps(
     case: tuple[Graph, list[int]], layers: int

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -164,21 +163,3 @@ def test_dropping_all_leaves_nothing_where_there_are_no_self_loops() -> None:
     assert torch.equal(out, torch.zeros(3, 3))
     assert x.grad is not None
     assert torch.equal(x.grad, torch.zeros(3, 3))
-
-
-def test_rows_whose_weights_sum_to_less_than_zero_are_normalized_by_that_sum() -> None:
-    edges = EdgeList(2, [(0, 0), (1, 0), (1, 1)], [1.0, -3.0, 1.0])
-    case = kite(Normalization.ROW, torch.inf)
-    graph, x = edges.graph("row"), case.x[:2]
-    torch.testing.assert_close(aggregate(graph, x, case.mask), aggregate(graph, x))
-
-
-@pytest.mark.parametrize(("norm", "features"), [("row", 4), ("sym", 5), ("paper", 4), ("paper", 5)])
-def test_features_may_lie_in_any_order_and_rows_may_be_none(norm: str, features: int) -> None:
-    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, normalization=norm)
-    mask = Mask(Kind.HARD, torch.tensor(0.5), stream_key(1), blocks=2, before_normalization=True)
-    x = normal(features, 3).t()
-    assert not x.is_contiguous()
-    assert torch.equal(aggregate(graph, x, mask), aggregate(graph, x.contiguous(), mask))
-    nothing = graph.rows(torch.empty(0, dtype=torch.int64))
-    assert aggregate(nothing, x[:0], mask).shape == (0, features)

@@ -7,7 +7,7 @@ from torch import Tensor
 from contracts.masked_sums import normal
 from graphdrop.graph import Graph
 from graphdrop.graph import masks as draws
-from graphdrop.graph.masks import Kind, Mask, Sharing, stream_key
+from graphdrop.graph.masks import Kind, Mask, stream_key
 from graphdrop.kernels import aggregate
 
 NODES, FEATURES, KEEP = 12, 7, 0.6
@@ -62,31 +62,6 @@ def h() -> Tensor:
 
 def assert_same(got: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_dropout_masks_the_features_of_a_node_for_all_its_neighbours(
-    graph: Graph, h: Tensor, backend: str
-) -> None:
-    d = bernoulli(torch.tensor(draws.SOURCE_ONLY), node()[:, None], torch.arange(FEATURES))
-    mask = Mask(Kind.HARD, LOGIT, KEY, sharing=Sharing.SOURCE, blocks=None)
-    assert_same(aggregate(graph, h, mask, backend=backend), normalized(graph) @ (h * d))
-
-
-def test_drop_edge_masks_the_adjacency_matrix_symmetrically(
-    graph: Graph, h: Tensor, backend: str
-) -> None:
-    v, u = node()[:, None], node()
-    e = bernoulli(torch.maximum(v, u), torch.minimum(v, u), torch.tensor(0))
-    assert torch.equal(e, e.T)
-    mask = Mask(Kind.HARD, LOGIT, KEY, symmetric=True)
-    assert_same(aggregate(graph, h, mask, backend=backend), (normalized(graph) * e) @ h.double())
-
-
-def test_node_sampling_masks_whole_columns(graph: Graph, h: Tensor, backend: str) -> None:
-    s = bernoulli(torch.tensor(draws.SOURCE_ONLY), node(), torch.tensor(0))
-    mask = Mask(Kind.HARD, LOGIT, KEY, sharing=Sharing.SOURCE)
-    wanted = normalized(graph) @ torch.diag(s) @ h.double()
-    assert_same(aggregate(graph, h, mask, backend=backend), wanted)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from contracts.masked_sums import assert_fused_is_exact, normal, passes, power_law_edges
 from graphdrop.graph import Graph
-from graphdrop.graph import masks as draws
 from graphdrop.graph.masks import Kind, Mask, Sharing, reads_all_bits, stream_key
 from graphdrop.kernels import aggregate, cpu
 from graphdrop.kernels.reference import draw_values, materialize
@@ -104,23 +103,6 @@ def test_a_draw_at_its_threshold_is_kept_and_one_below_is_dropped(
             sums = aggregate(GRAPH, ones, mask, backend=backend)
             by_hand = torch.zeros(NODES, 1).index_add(0, GRAPH.edge_dst, wanted)
             assert torch.equal(sums, by_hand)
-
-
-@pytest.mark.parametrize(
-    ("keep", "sharing"),
-    [(0.001, Sharing.EDGE), (0.001, Sharing.SOURCE), (0.3, Sharing.SOURCE), (0.9, Sharing.EDGE)],
-)
-def test_connections_are_kept_at_the_rate_asked_for(keep: float, sharing: Sharing) -> None:
-    nodes, features = 20_000, 33
-    ring = torch.arange(nodes)
-    graph = Graph.from_edge_index(torch.stack([ring, ring.roll(1)]), nodes, normalization="none")
-    logit = torch.logit(torch.tensor(keep, dtype=torch.float64))
-    mask = Mask(Kind.HARD, logit, stream_key(1), blocks=None, sharing=sharing)
-    kept = aggregate(graph, torch.ones(nodes, features), mask, backend="fused")
-    quantised = 1.0 - int(draws.drop_threshold(logit)) / 2**16
-    assert quantised == pytest.approx(keep, abs=2**-17)
-    deviation = (quantised * (1.0 - quantised) / kept.numel()) ** 0.5
-    assert float(kept.double().mean()) == pytest.approx(quantised, abs=5.0 * deviation)
 
 
 @pytest.mark.parametrize("kind", [Kind.HARD, Kind.CONCRETE, Kind.MEAN])

@@ -15,7 +15,6 @@ from graphdrop.kernels.reference import draw_values
 from graphdrop.kernels.sums import DrawSums, draw_sums
 
 FEATURES = (1, 2, 3, 16, 33, 100)
-CERTAIN = 40.0  # the logit of a keep probability that rounds to 1
 
 
 @st.composite
@@ -126,17 +125,6 @@ def dense_graph(nodes: int = 8) -> Graph:
     return Graph.from_edge_index(torch.cartesian_prod(everyone, everyone).T, nodes)
 
 
-@pytest.mark.parametrize("per_edge", [False, True])
-def test_one_edge_may_have_more_draws_than_16_bits_count(per_edge: bool) -> None:
-    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2, normalization="none")
-    logit = torch.tensor([3.0, -3.0]) if per_edge else torch.tensor(CERTAIN)
-    mask = Mask(Kind.HARD, logit, stream_key(4), blocks=None)
-    features = (1 << 16) + 77  # more than 16 bits count
-    sums = draw_sums(graph, mask, features)
-    assert_same(sums, draw_sums(graph, mask, features, backend="reference"))
-    assert int(sums.count.sum()) == 2 * features
-
-
 @pytest.mark.parametrize(
     ("norm", "symmetric"),
     [
@@ -172,14 +160,6 @@ def test_masks_before_normalization_read_the_rows_of_their_degrees(
         assert tuple(int(one.sum()) for one in astuple(each)[:4]) == wanted
 
 
-def test_the_centred_sum_is_that_of_the_uniforms_minus_one_half() -> None:
-    draws = torch.tensor([0, 65535, 40000, 12345])
-    zero = torch.tensor(0)
-    sums = DrawSums(torch.tensor(4), draws.sum(), zero, zero, torch.tensor(16384))
-    assert sums.centred == (((draws.double() + 0.5) / 2**16) - 0.5).sum()
-    assert sums.keep == 0.75
-
-
 def test_two_thresholds_on_one_draw_are_refused() -> None:
     graph = dense_graph()
     logit = torch.zeros(graph.num_edges)
@@ -198,11 +178,3 @@ def test_a_mask_that_is_not_drawn_has_no_sums(kind: Kind) -> None:
         ValueError, match=f"mask has kind '{kind}'; it takes a hard or concrete mask"
     ):
         draw_sums(dense_graph(), Mask(kind, torch.tensor(0.0), stream_key(0)), 3)
-
-
-def test_no_edges_no_features_no_draws() -> None:
-    mask = Mask(Kind.HARD, torch.tensor(0.0), stream_key(0), blocks=None)
-    edgeless = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3, self_loops=False)
-    for backend in ("fused", "reference"):
-        assert draw_sums(edgeless, mask, 4, backend=backend).total == 0
-        assert draw_sums(dense_graph(), mask, 0, backend=backend).total == 0

@@ -6,7 +6,6 @@ import torch
 from scipy import stats
 
 from contracts.chance_tests import (
-    PairCounts,
     WordCounts,
     assert_plausible,
     chi_square,
@@ -15,7 +14,6 @@ from contracts.chance_tests import (
 )
 from contracts.mask_relations import GENERATOR, Construction, edges
 from graphdrop.graph.masks import (
-    SOURCE_ONLY,
     draw_bits,
     edge_hash,
     stream_key,
@@ -76,21 +74,3 @@ def test_numbers_beside_the_masks_are_uniform() -> None:
     assert drawn.dtype == np.float64
     assert repeats(drawn) == 0
     assert_plausible({"Kolmogorov-Smirnov": float(stats.kstest(drawn, "uniform").pvalue)})
-
-
-def test_the_first_number_is_the_same_whether_more_are_asked_for_or_not() -> None:
-    for step in range(500):
-        key = stream_key(26, step)
-        assert torch.equal(uniforms(key, 1), uniforms(key, 3)[:1])
-
-
-def test_numbers_beside_the_masks_are_independent_of_the_masks() -> None:
-    counts = PairCounts()
-    for step in range(10):
-        key, index = stream_key(25, step), torch.arange(1 << 17)
-        beside = (uniforms(key, len(index)) * 2.0**32).numpy().astype(np.uint32)
-        source_draws = edge_hash(key, torch.full_like(index, SOURCE_ONLY), index)
-        edge_draws = edge_hash(key, index % 97, index)
-        counts.add(beside, GENERATOR.lanes(source_draws, 0).ravel())
-        counts.add(beside[::-1], GENERATOR.lanes(edge_draws, 0).ravel())
-    assert_plausible(counts.p_values())

@@ -28,7 +28,6 @@ from graphdrop.kernels import aggregate, gpu
 from graphdrop.kernels.gpu import structure
 from graphdrop.kernels.gpu.rows import block_numbers, draw_values, edge_bits, relaxed
 from graphdrop.kernels.reference import draw_values as drawn
-from graphdrop.kernels.reference import materialize
 
 triton = pytest.importorskip("triton")
 
@@ -189,39 +188,6 @@ def test_sums_under_a_concrete_mask(case: Case) -> None:
 @few(Kind.CONCRETE, per_edge=True)
 def test_sums_under_a_concrete_mask_with_a_rate_for_each_edge(case: Case) -> None:
     case.check("triton")
-
-
-@few(Kind.MEAN, per_edge=True)
-def test_sums_under_the_expected_mask(case: Case) -> None:
-    case.check("triton")
-
-
-@pytest.mark.parametrize(
-    ("kind", "sharing"),
-    [
-        *((Kind.HARD, each) for each in ("edge", "block", "feature", "source", "symmetric")),
-        *((Kind.CONCRETE, each) for each in ("block", "source", "symmetric")),
-        *((Kind.MEAN, each) for each in ("edge", "feature")),
-    ],
-)
-def test_the_masks_of_every_kind_and_sharing_are_those_of_the_reference(
-    kind: Kind, sharing: str
-) -> None:
-    """One edge into each row and weights of 1: sums of ones are the masks themselves."""
-    ring = torch.stack([torch.arange(NODES), (torch.arange(NODES) + 5) % NODES])
-    graph = Graph.from_edge_index(ring, normalization="none")
-    blocks = {"block": 3, "feature": None, "source": None}.get(sharing, 1)
-    options: dict[str, Any] = {"symmetric": sharing == "symmetric", "blocks": blocks}
-    if sharing == "source":
-        options["sharing"] = Sharing.SOURCE
-    mask = Mask(kind, torch.tensor(0.3), stream_key(9), self_loops=False, **options)
-    got = aggregate(graph, torch.ones(NODES, 20), mask, backend="triton")
-    wanted = materialize(graph, mask, 20)
-    if kind is Kind.HARD:
-        assert torch.equal(got, wanted)
-        assert 0.0 < float(got.mean()) < 1.0
-    else:
-        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize("outward", [False, True])

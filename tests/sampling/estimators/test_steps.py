@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from contracts.toy_network import EDGES, LABELS, Toy, X
 from graphdrop.kernels.reference import draw_values
 from graphdrop.sampling.estimators import ARM, REINFORCE, Concrete, DisARM, Estimator
-from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate
+from graphdrop.sampling.rates import BetaBernoulliRate, LearnedRate
 from graphdrop.sampling.samplers import Draw, UsedMask
 
 STEPS = 1000
@@ -121,19 +121,3 @@ def test_the_loss_and_the_gradient_of_the_weights_are_those_of_the_first_pass(
         torch.autograd.grad(got, weights), torch.autograd.grad(wanted, weights), strict=True
     ):
         assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("estimator", [ARM(), DisARM(), REINFORCE()])
-def test_fixed_rates_take_one_pass_and_no_sums(
-    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(drawn: UsedMask) -> None:
-        raise AssertionError("nothing needs these sums")
-
-    monkeypatch.setattr(UsedMask, "sums", refuse)
-    toy = Toy("asymmetric", FixedRate(keep=0.7))
-    passes = Passes(toy, Draw(5, 1))
-    loss = estimator.loss(passes)
-    assert len(passes.tapes) == 1
-    (gradient,) = torch.autograd.grad(loss, [toy.model.layers[0].get_parameter("weight")])
-    assert bool(gradient.any())

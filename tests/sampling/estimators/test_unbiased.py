@@ -36,10 +36,6 @@ def each_distinct_draw(drawn: UsedMask) -> Tensor:
     return distinct_edges(drawn.graph, drawn.mask)
 
 
-def every_masked_edge(drawn: UsedMask) -> Tensor:
-    return (~drawn.graph.self_loop | drawn.mask.self_loops).nonzero().flatten()
-
-
 @cache
 def sums_by_copy(drawn: UsedMask, counted: Callable[[UsedMask], Tensor]) -> DrawSums:
     """Sums over the draws of the counted edges, `[COPIES]` each."""
@@ -169,18 +165,6 @@ def test_the_mean_gradient_is_the_exact_one_for_logits_and_for_a_and_b(
         error = got.logit.std() / COPIES**0.5
         for raw, slope in zip(got.raw, slopes, strict=True):
             assert (raw / COPIES - wanted * slope).abs() < 4.0 * error * slope.abs()
-
-
-@pytest.mark.parametrize(
-    ("name", "sharing"),
-    [("ARM", "symmetric"), ("DisARM", "DropOut"), ("REINFORCE", "symmetric"), ("ARM", "DropOut")],
-)
-def test_counting_a_draw_once_for_each_edge_that_shares_it_is_found_out(
-    name: str, sharing: str
-) -> None:
-    results = estimated(ESTIMATORS[name](), sharing, counted=every_masked_edge)
-    for got, (wanted, _) in zip(results, exact(sharing), strict=True):
-        assert standard_errors(got.logit, wanted) > 4.0
 
 
 def local_toy() -> Toy:

@@ -108,15 +108,6 @@ def test_the_mean_gradient_is_that_of_the_mean_over_both_draws(
     assert [one.item() for one in got] == pytest.approx([by_a, by_b], rel=3e-3)
 
 
-def test_masks_that_change_within_few_draws_read_all_bits_of_them() -> None:
-    def entries(a: float, b: float, temperature: float) -> int:
-        return len(marginal.table(*float64(a, b), temperature).multiplier)
-
-    assert entries(1.5, 0.97, 0.67) == 1 << TABLE_BITS
-    assert entries(1e-3, 1e-3, 0.67) == 1 << DRAW_BITS  # a rate of nearly 0 or nearly 1
-    assert entries(1.5, 0.97, 0.002) == 1 << DRAW_BITS
-
-
 @pytest.mark.parametrize(("a", "b"), CORNERS)
 def test_the_logit_of_the_mean_is_exact_and_has_a_finite_gradient(a: float, b: float) -> None:
     parameters = float64(a, b)

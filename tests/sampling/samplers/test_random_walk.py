@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from contracts.dense_layers import TOWN, connections, dense_layer
 from contracts.masked_sums import normal
@@ -22,7 +21,6 @@ from contracts.sampler_contract import (
 )
 from contracts.toy_network import SHARINGS, Toy
 from graphdrop.graph import Graph
-from graphdrop.inference import predict
 from graphdrop.nn import GCN, SampledGCNConv
 from graphdrop.sampling.rates import BetaBernoulliRate, FixedRate, LearnedRate, Rate
 from graphdrop.sampling.samplers import Draw, RandomWalk, Sampler
@@ -137,24 +135,6 @@ def test_what_a_walk_has_reached_matters_to_the_gradient_that_is_estimated() -> 
     independent = torch.autograd.grad(toy.expected_loss(logits), logits)
     for one, other in zip(walking, independent, strict=True):
         assert abs(float(one - other)) > 0.01
-
-
-def test_monte_carlo_samples_of_a_walk_disagree_and_can_be_had_again() -> None:
-    data = Data(x=10.0 * X, edge_index=TOWN.edge_index, edge_weight=TOWN.edge_weight)
-    model = network(FixedRate(keep=0.5))
-    one, two = (predict(model, data, samples=30, seed=1) for _ in range(2))
-    assert torch.equal(one.probabilities, two.probabilities)
-    assert float(one.epistemic.max()) > 0.01
-
-
-def test_networks_made_of_one_sampler_have_walks_of_their_own() -> None:
-    sampler = RandomWalk(LearnedRate(0.5))
-    one, two = (GCN(FEATURES, 2, 2, 2, sampler) for _ in range(2))
-    for model in (one, two):
-        first, second = walks(model)
-        assert first._previous == ()
-        assert second._previous == (first,)
-        assert len(list(model.parameters())) == 6  # two weights, biases and rates
 
 
 def test_a_rate_for_every_edge_is_refused() -> None:

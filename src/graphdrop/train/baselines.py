@@ -211,9 +211,9 @@ def _describe_better_ones(
         return []
     network = run.scores("test", drawn.predict(run.rows["test"]))
     metric = "rmse" if run.task.output == "gaussian" else "auroc"
-    best = max(better, key=lambda one: better[one])
+    best = max(better, key=lambda name: better[name])
     notes = []
-    for name in dict.fromkeys([best, *(one for one in TRIVIAL if one in better)]):
+    for name in dict.fromkeys([best, *(name for name in TRIVIAL if name in better)]):
         found = scores[name]["test"]
         by = metric if metric in found else "accuracy"
         fitted = name in BASELINES[run.task.output]

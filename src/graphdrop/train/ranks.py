@@ -58,15 +58,11 @@ class Ranks:
         """Replace every gradient by its sum over all ranks."""
         if self.size == 1:
             return
-        known = [p for p in parameters if p.requires_grad]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in known]
-        flat = torch.cat([grad.reshape(-1) for grad in grads])
-        distributed.all_reduce(flat)
-        first = 0
-        for parameter, grad in zip(known, grads, strict=True):
-            part = flat[first : first + grad.numel()]
-            parameter.grad = part.view_as(parameter).clone()
-            first += grad.numel()
+        for parameter in parameters:
+            if parameter.requires_grad:
+                if parameter.grad is None:  # on a rank whose batch did not use it
+                    parameter.grad = torch.zeros_like(parameter)
+                distributed.all_reduce(parameter.grad)
 
     @torch.no_grad()
     def average_buffers(self, module: nn.Module) -> None:

@@ -14,7 +14,7 @@ import torch
 from graphdrop import Config, Trainer
 from graphdrop.train.loop import train_mini_batches
 from graphdrop.train.progress import Silent
-from graphdrop.train.ranks import joined
+from graphdrop.train.ranks import join_ranks
 from large_graphs import random_graph
 
 
@@ -27,7 +27,7 @@ def main(nodes: int, train: int) -> None:
         "train": {"epochs": 3, "evaluate_every": 3, "samples": 1, "batch_size": 1024},
         "predict": {"samples": 1, "calibration": "none"},
     }
-    with joined():
+    with join_ranks():
         data = random_graph(nodes, 20 * nodes, 128, train)
         trainer = Trainer(Config(**settings), data, progress=Silent())
         train_mini_batches(trainer.run, trainer.state, Silent())  # compiles, and sorts the edges

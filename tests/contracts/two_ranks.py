@@ -14,7 +14,7 @@ from graphdrop.data.synthetic import synthetic_graph
 from graphdrop.train import Trainer
 from graphdrop.train.loop import estimate_loss
 from graphdrop.train.progress import Silent
-from graphdrop.train.ranks import Ranks, joined
+from graphdrop.train.ranks import Ranks, join_ranks
 
 METHODS = {
     "GCN-BBGDC": {"objective": {"agree": 1.0}},
@@ -57,7 +57,7 @@ def gradients(trainer: Trainer) -> list[torch.Tensor]:
 
 
 def main(folder: Path) -> None:
-    with joined() as ranks:
+    with join_ranks() as ranks:
         print(f"rank {ranks.number}")  # of which the first alone is heard
         for method in METHODS:
             size = 20 // ranks.size

@@ -138,9 +138,9 @@ def test_huge_features_train_or_stop_with_what_to_try(features):
 SCRIPT = """
 from contracts.odd_graphs import ODD
 from torture.test_odd_graphs import fitted
-from graphdrop.train.ranks import joined
+from graphdrop.train.ranks import join_ranks
 
-with joined():
+with join_ranks():
     for name in ("half of the nodes isolated", "every edge three times", "directed", "a star"):
         fitted(ODD[name](), batch_size=5, fan_out="2,2")
 """

@@ -28,6 +28,6 @@ def test_the_best_evaluation_is_kept(select, evaluations, epoch):
 
 def test_without_patience_training_goes_on_to_the_end():
     selection = Selection(epoch=10)
-    assert not selection.exhausted(10_000, TrainSettings(patience=0))
+    assert not selection.is_exhausted(10_000, TrainSettings(patience=0))
     patient = TrainSettings(patience=5)
-    assert [selection.exhausted(epoch, patient) for epoch in (14, 15)] == [False, True]
+    assert [selection.is_exhausted(epoch, patient) for epoch in (14, 15)] == [False, True]

@@ -292,9 +292,9 @@ def train(
                 f"torchrun started {torchrun.world_size()} processes, which share one run: leave "
                 "out --tune, --seeds and --executor, or start the command without torchrun"
             )
-        from graphdrop.train.ranks import joined  # noqa: PLC0415 - --help needs no torch
+        from graphdrop.train.ranks import join_ranks  # noqa: PLC0415 - --help needs no torch
 
-        with joined():
+        with join_ranks():
             _show(*_train_one(chosen, out, resume=resume, device=device), out)
         return
     where = choose_executor(

@@ -100,7 +100,7 @@ def train_epochs(
                         on_evaluation(answer)
                 scores, state.selection = ranks.broadcast((scores, state.selection))
                 line |= scores
-                state.finished = state.selection.exhausted(epoch, settings)
+                state.finished = state.selection.is_exhausted(epoch, settings)
         except DivergedError as error:
             error.epoch = epoch
             raise

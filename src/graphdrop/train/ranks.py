@@ -89,7 +89,7 @@ class Ranks:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
+def join_ranks() -> Iterator[Ranks]:
     """Context in which a process that `torchrun` started knows the other ranks.
 
     All ranks but the first print nothing on stdout.

@@ -31,7 +31,7 @@ class Selection:
         self.epoch, self.accuracy, self.nll = epoch, accuracy, nll
         return True
 
-    def exhausted(self, epoch: int, settings: TrainSettings) -> bool:
+    def is_exhausted(self, epoch: int, settings: TrainSettings) -> bool:
         """Whether patience is exhausted after this many epochs (early stopping)."""
         return settings.patience > 0 and epoch - self.epoch >= settings.patience
 

@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 import torch
@@ -164,8 +164,9 @@ def page(lines: list[dict[str, Any]]) -> str:
         f"Of the {len(gains)} graphs with a line the default is ahead of the best simple model, or "
         f"behind it by at most 1 point (2 % of the RMSE), on {len(gains) - len(behind)}. "
         f"{'The others: ' + ', '.join(behind) + '. ' if behind else ''}"
-        f"The mean gain is {100 * mean(gains.values()):+.1f}. The simple models took "
-        f"{100 * share:.0f} % of the time of the runs."
+        f"The gains have a mean of {100 * mean(gains.values()):+.1f} and a median of "
+        f"{100 * median(gains.values()):+.1f}. The simple models took {100 * share:.0f} % of the "
+        "time of the runs."
     )
     extent = (
         f"**How far it goes.** {SEEDS} seeds of {len(planned)} graphs are planned. "

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from graphdrop.data.features import column_moments
@@ -118,17 +119,14 @@ class Schema:
         if not values:
             return None
         try:
-            columns = [
-                FeatureColumn(**one | {"categories": tuple(one["categories"])})
-                for one in values["columns"]
-            ]
-            classes = tuple(map(str, values["classes"]))
-        except (KeyError, TypeError, AttributeError) as error:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
             raise ValueError(
-                f"the schema of the columns was damaged or changed ({error}): restore the file of "
-                "the model, or train it anew"
+                f"the schema of the columns was damaged or changed ({where}: {first['msg']}): "
+                "restore the file of the model, or train it anew"
             ) from error
-        return cls(tuple(columns), classes, values.get("id"), values.get("label"))
 
 
 def _fit_column(nodes: Table, feature: Feature, train: NDArray[np.bool_]) -> FeatureColumn:

@@ -169,7 +169,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         raise download.UnreachableError(f"pip could not bring {wheel.requirement} (no network)")
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    monkeypatch.setattr(download, "_pip_download", refuse_pip)
+    monkeypatch.setattr(download, "pip_download", refuse_pip)
 
 
 @pytest.fixture

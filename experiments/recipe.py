@@ -270,7 +270,7 @@ class Cell:
 
 def names() -> list[str]:
     """Every recipe there is, such as `table1-paper`."""
-    return toml_names(_folder())
+    return toml_names(recipes_folder())
 
 
 def toml_names(folder: Path) -> list[str]:
@@ -298,7 +298,7 @@ def checked(kind: type[P], values: Mapping[str, Any], what: str) -> P:
 
 
 def _read(name: str) -> dict[str, Any]:
-    values = tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    values = tomllib.loads((recipes_folder() / f"{name}.toml").read_text(encoding="utf-8"))
     rules = values.get("rules", [])
     if (found := values.get("found")) is not None:
         rules = [*_searched(found), *rules, *winners(name, found)]
@@ -313,14 +313,14 @@ def _read(name: str) -> dict[str, Any]:
 
 def _searched(search: str) -> list[dict[str, Any]]:
     """The settings that all configurations of a search share, as rules."""
-    path = _folder().parent / "searches" / f"{search}.toml"
+    path = recipes_folder().parent / "searches" / f"{search}.toml"
     rules: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8")).get("rules", [])
     return rules
 
 
 def winners(recipe: str, search: str) -> list[dict[str, Any]]:
     """The best settings of a search, as rules."""
-    path = _folder() / "found" / f"{search}.toml"
+    path = recipes_folder() / "found" / f"{search}.toml"
     if not path.is_file():
         raise ValueError(
             f"the recipe {recipe}.toml takes what the search {search} found, and {path} is not "
@@ -335,7 +335,8 @@ def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return both | {"set": merge_settings(under.get("set", {}), over.get("set", {}))}
 
 
-def _folder() -> Path:
+def recipes_folder() -> Path:
+    """Return the folder of the recipes."""
     return Path(__file__).parent / "recipes"
 
 

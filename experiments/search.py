@@ -116,14 +116,14 @@ class SearchCell(Cell):
 
 def names() -> list[str]:
     """Every search there is, such as `table1`."""
-    return toml_names(_folder())
+    return toml_names(searches_folder())
 
 
 def read_search(name: str) -> Search:
     """The search of this name; what it may not draw is an error."""
     if name not in names():
         raise ValueError(f"TARGET is {name!r}: give one of {', '.join(names())}")
-    values = tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    values = tomllib.loads((searches_folder() / f"{name}.toml").read_text(encoding="utf-8"))
     return checked_search(values, name)
 
 
@@ -152,5 +152,6 @@ def checked_search(values: Mapping[str, Any], name: str) -> Search:
     return search
 
 
-def _folder() -> Path:
+def searches_folder() -> Path:
+    """Return the folder of the searches."""
     return Path(__file__).parent / "searches"

@@ -114,7 +114,7 @@ def reproduce(targets: Sequence[str], request: Request) -> Iterator[Reproduced]:
                 "calibration, sets, worth, and ood with the recipe auto take others"
             )
         factors = list(chosen(recipe.factors, request.factors))
-        cells = _cells(recipe, store, request)
+        cells = find_cells(recipe, store, request)
         if not request.render_only:
             needed = recipes.needed(cells, factors)
             asked = recipes.only(needed, request.datasets, request.methods)
@@ -161,7 +161,7 @@ def rows_of(targets: Sequence[str], recipe: str) -> list[str]:
     return [row.name for name in there for row in recipes.read_recipe(name).rows]
 
 
-def _cells(recipe: Recipe, store: Store, request: Request) -> list[Cell]:
+def find_cells(recipe: Recipe, store: Store, request: Request) -> list[Cell]:
     """The cells with the version of the recipe auto of the runs that are in the store.
 
     Where the store has none of an earlier version, all runs are of the current one.

@@ -45,7 +45,7 @@ def test_on_pypi_the_readme_shows_its_pictures_and_links_by_the_tag_of_the_versi
     )
     readme = absolute((ROOT / "README.md").read_text("utf-8"), "https://r", "1.2")
     assert not re.findall(r"\]\((?!https:|#)", readme)
-    assert readme.count("https://r/raw/v1.2/docs/pictures/") >= 3
+    assert "https://r/raw/v1.2/docs/pictures/" in readme
 
 
 def test_the_sdist_has_what_builds_and_tries_the_wheel_and_nothing_heavy():

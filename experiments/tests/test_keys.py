@@ -95,7 +95,7 @@ def test_runs_of_an_earlier_version_of_the_recipe_auto_are_found_and_not_mixed_w
     request = targets.Request("auto", runs=1, out=tmp_path)
 
     def versions():
-        return {one.version for one in targets._cells(recipe, store, request)}
+        return {one.version for one in targets.find_cells(recipe, store, request)}
 
     assert versions() == {auto.VERSION}, "a new folder takes the current version"
     store.append({"key": cell.keys()[0], "seed": cell.configs[0].seed})

@@ -272,7 +272,7 @@ set.model.hidden = 4
 [[spaces]]
 choose = {{ "model.dropout" = [0.1, 0.2, 0.3, 0.4, 0.6] }}
 """)
-    monkeypatch.setattr(searches, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(searches, "searches_folder", lambda: tmp_path)
     return tmp_path / "results"
 
 

@@ -63,7 +63,7 @@ def read_planetoid(folder: Path, random: Random) -> None:
     from graphdrop.io.memory import most_bytes  # noqa: PLC0415
 
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    dataset._from_files("ring", files, "public", 0, most_bytes())
+    dataset.load_files("ring", files, "public", 0, most_bytes())
 
 
 def read_graph(folder: Path, random: Random) -> None:

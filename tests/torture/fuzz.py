@@ -87,7 +87,7 @@ def supervise(
         (place / "counts").touch()
         command = [sys.executable, "-X", "faulthandler"]
         command += ["-m", "torture.fuzz", "--worker", str(place), "--seed", str(options.seed)]
-        environment = _environment(place)
+        environment = environment_of(place)
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, cwd=place
         )
@@ -225,11 +225,11 @@ def _prepare() -> None:
 
     torch.set_num_threads(1)
     urllib.request.urlopen = refuse  # type: ignore[assignment]
-    download._pip_download = refuse  # type: ignore[assignment]
+    download.pip_download = refuse  # type: ignore[assignment]
     planetoid.PUBLIC_VALIDATION = VALIDATION  # of a graph of 14 nodes
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_of(folder: Path) -> dict[str, str]:
     root = TESTS.parent  # `experiments` writes some of the valid files
     limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return (

@@ -49,8 +49,8 @@ def main(folder: Path) -> None:
 
     forked = multiprocessing.get_context("fork")
     multiprocessing.get_context = lambda _method=None: forked  # type: ignore[assignment]
-    recipe._folder = lambda: folder / "recipes"
-    search._folder = lambda: folder / "searches"
+    recipe.recipes_folder = lambda: folder / "recipes"
+    search.searches_folder = lambda: folder / "searches"
     files = tuple(
         sources.SourceFile(name, len(content), hashlib.sha256(content).hexdigest())
         for name, content in FILES.items()

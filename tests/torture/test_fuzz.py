@@ -19,7 +19,7 @@ CASES = 300
 def fuzzed(folder: Path, *words: object) -> tuple[int, str, dict]:
     output = folder / "counts.json"
     command = [sys.executable, "-m", "torture.fuzz", *map(str, words), "--output", str(output)]
-    environment = fuzz._environment(folder)
+    environment = fuzz.environment_of(folder)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr, json.loads(output.read_text())
 

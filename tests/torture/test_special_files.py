@@ -50,8 +50,9 @@ def device(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("special", [pipe, device])
-@pytest.mark.parametrize("name", ["nodes.csv", "nodes.parquet", "graph.npz"])
+@pytest.mark.parametrize(
+    ("special", "name"), [(pipe, "nodes.csv"), (device, "nodes.parquet"), (pipe, "graph.npz")]
+)
 def test_a_graph_that_is_a_pipe_or_a_device_is_refused(tmp_path, run, special, name):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     code, _, said = run("data", "info", special(tmp_path / name))
@@ -59,8 +60,9 @@ def test_a_graph_that_is_a_pipe_or_a_device_is_refused(tmp_path, run, special, n
     assert f"{name} cannot be read (a pipe or a device" in said
 
 
-@pytest.mark.parametrize("special", [pipe, device])
-@pytest.mark.parametrize("name", ["x.npy", "indices.npy", "manifest.json"])
+@pytest.mark.parametrize(
+    ("special", "name"), [(pipe, "x.npy"), (device, "indices.npy"), (pipe, "manifest.json")]
+)
 def test_a_store_with_a_pipe_or_a_device_is_refused(tmp_path, special, name):
     store = convert(write_graph(tmp_path / "graph.npz"), tmp_path / "store")
     special(store / name)

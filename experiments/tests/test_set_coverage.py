@@ -10,9 +10,9 @@ from experiments.set_table import sets, torchcp_sizes
 from experiments.single_run import run_config
 from experiments.store import Store
 from experiments.target_runs import CellRuns, TargetRuns
-from graphdrop.calibration import sets as prediction
 from graphdrop.data import load_dataset
 from graphdrop.inference import predict
+from graphdrop.inference import sets as prediction
 from graphdrop.train import Trainer
 from graphdrop.train.progress import Silent
 

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,8 @@ class _Watch:
                 self.seen.append(f"{event} {arguments!r}")
         elif event == "pickle.find_class" and self.evaluates:
             pass  # a compiled kernel of ours, from the folder that only the user can write to
+        elif event == "exec" and sys._getframe(1).f_code.co_filename == typing.__file__:
+            pass  # an annotation of ours, which a typed model evaluates
         elif event in NEVER or (
             event == "exec" and not self.evaluates and _is_made_up(arguments[0])
         ):
@@ -161,4 +164,5 @@ def is_named(error: BaseException) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = trace.tb_frame.f_code.co_filename if trace is not None else ""
-    return f"{os.sep}graphdrop{os.sep}" in where and bool(str(error).strip())
+    ours = any(f"{os.sep}{name}{os.sep}" in where for name in ("graphdrop", "experiments"))
+    return ours and bool(str(error).strip())

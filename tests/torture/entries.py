@@ -183,7 +183,7 @@ def read_arrays(folder: Path, random: Random) -> None:
     from graphdrop.data.store import convert  # noqa: PLC0415
 
     found, directed = sorted(folder.glob("*.*")), random.random() < 0.5
-    with TemporaryDirectory() as made:
+    with TemporaryDirectory(dir=folder) as made:
         if (folder / "raw").is_dir():
             convert(folder, Path(made) / "store", directed=directed)
             return
@@ -257,7 +257,7 @@ ENTRIES: Mapping[str, Entry] = {
         Entry("jsonlines", valid_files.records, read_records, 80),
         Entry("run", valid_files.runs, read_run, 20),
         Entry("store", valid_files.stores, read_store, 55),
-        Entry("arrays", valid_files.arrays, read_arrays, 30),
+        Entry("arrays", valid_files.arrays, read_arrays, 30, writes=True),
         Entry(
             "arguments",
             valid_files.for_commands,

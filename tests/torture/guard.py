@@ -83,6 +83,8 @@ class _Watch:
         elif event in CHANGES:
             if event == "os.symlink":  # which changes the folder of the link alone
                 arguments = arguments[1:]
+            if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:  # in an open folder
+                arguments = (f"{os.readlink(f'/proc/self/fd/{arguments[1]}')}/{arguments[0]}",)
             if not all(
                 self._may_change(path) for path in arguments if isinstance(path, (str, bytes, Path))
             ):

@@ -17,7 +17,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torture import mutations, valid_files
+from torture import mutations, silent, valid_files
 from torture.mutations import Mutate
 
 MUTATIONS: Mapping[str, Mutate] = {
@@ -266,6 +266,15 @@ ENTRIES: Mapping[str, Entry] = {
             writes=True,
             mutated=False,
             warm=13,
+        ),
+        *(
+            Entry(name, make, read, share, writes=True, mutated=False, warm=2)
+            for name, make, read, share in (
+                ("special", silent.special_files, silent.read_special_files, 25),
+                ("changed", silent.changed_stores, silent.read_changed_store, 20),
+                ("shuffled", silent.shuffled_tables, silent.read_shuffled_tables, 15),
+                ("few-nodes", silent.few_nodes, silent.read_few_nodes, 5),
+            )
         ),
     )
 }

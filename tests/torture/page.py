@@ -20,6 +20,10 @@ ENTRIES = {
     "store": "graph stores",
     "arrays": "arrays, OGB folders",
     "arguments": "words of commands",
+    "special": "pipes, devices and links in the place of files",
+    "changed": "stores changed on disk",
+    "shuffled": "tables in another order",
+    "few-nodes": "calibrators with few validation nodes",
 }
 COMMANDS = {
     "train": "train",

@@ -227,3 +227,9 @@ def test_a_result_reads_well(tiny, settings_of):
     assert f"drop rates 0.500, 0.500; epoch {result.selected_epoch} of 6, " in shown
     assert "\n" not in shown
     assert "drop rates none, none" in repr(fit(settings_of("GCN"), tiny).result)
+
+
+def test_a_trainer_trains_once(tiny, settings_of):
+    trainer = fit(settings_of(train={"epochs": 2}), tiny)
+    with pytest.raises(ValueError, match="a Trainer trains once"):
+        trainer.fit()

@@ -69,7 +69,7 @@ def train_epochs(
     Args:
         run: what is trained.
         state: where to begin; it changes in place.
-        progress: is started, and told of mini-batches.
+        progress: the display, which is started here; the caller stops it.
         on_evaluation: takes the prediction of the validation nodes at an evaluation, while the
             model has the evaluated weights.
     """
@@ -83,7 +83,7 @@ def train_epochs(
     while not state.finished:
         epoch = state.epoch + 1
         try:
-            if solver is not None:  # every epoch solves the problem with a tenth of the last L2
+            if solver is not None:  # an epoch solves for a tenth of the previous epoch's L2
                 terms = solver.solve(run.config.objective.l2 * 0.1**state.epoch)
             elif run.batches is None:
                 terms = train_step(run, state, None, epoch)
@@ -93,7 +93,7 @@ def train_epochs(
             line: Line = {"epoch": epoch, **terms}
             if epoch % settings.evaluate_every == 0 or epoch == settings.epochs:
                 scores: Line = {}
-                if ranks.first:  # from which the others learn the scores
+                if ranks.first:  # it alone evaluates, and broadcasts the scores below
                     average = state.average
                     with average.average_parameters() if average is not None else nullcontext():
                         answer, scores = evaluate(run, state)
@@ -129,14 +129,14 @@ def train_step(run: Run, state: State, step: Step | None, number: int) -> dict[s
         run: what is trained.
         state: its weights, its optimizer and the average of the weights change.
         step: a mini-batch; ``None`` for all training nodes.
-        number: how many steps there are with this one.
+        number: the number of the step since the start of the training, from 1.
     """
     model, ranks = run.model, run.ranks
     model.train()
     with explain_divergence(model):
         estimate, agree = estimate_loss(run, step)
         terms = run.objective(estimate.loss, estimate.tape, state.epoch)
-        if ranks.size > 1:  # of terms that all ranks have, each takes its part
+        if ranks.size > 1:  # gradients are summed, and every rank computes the same KL and L2
             terms |= {name: terms[name] / ranks.size for name in ("kl", "l2")}
         terms |= agree
     stacked = torch.stack(list(terms.values()))
@@ -162,8 +162,8 @@ def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tens
     pass. The estimator returns a loss whose backward pass gives weights and drop rates their
     gradients, and what the first pass sampled (`tape`), which the L2 term reads.
 
-    The estimator weighs both losses together, so the gradients of both are in the first value. The
-    second one is a number for the metrics, without a gradient.
+    The estimator differentiates the sum of both losses, so the first value carries the gradients of
+    both. The second one is a number for the metrics, without a gradient.
 
     Returns:
         The NLL with its tape; and the loss of all nodes, by the name `agree`, or nothing.
@@ -181,7 +181,7 @@ def estimate_loss(run: Run, step: Step | None) -> tuple[Estimate, dict[str, Tens
         agreements.append(agree)
         return nll + agree
 
-    passes = max(run.config.train.passes, 2 if settings.agree else 1)  # samples that are compared
+    passes = max(run.config.train.passes, 2 if settings.agree else 1)  # consistency compares two
     loss, tape = run.engine.estimate(compute, passes)
     if not agreements:
         return Estimate(loss, tape), {}
@@ -207,7 +207,7 @@ def loss_of_nodes(run: Run, samples: Sequence[Tensor], teacher: Tensor | None) -
     """The losses that need no labels: consistency, and the cross-entropy to a teacher's answers.
 
     Args:
-        run: the weights of both.
+        run: its settings have the factors of both losses.
         samples: the outputs of some nodes, of every sample of the network.
         teacher: the probabilities of the same nodes, if there are any.
     """
@@ -223,7 +223,7 @@ def loss_of_nodes(run: Run, samples: Sequence[Tensor], teacher: Tensor | None) -
 def mini_batch_loss(
     run: Run, step: Step, samples: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor | None]:
-    """The weighed NLL of a mini-batch and, if one is asked for, its weighed loss of all nodes.
+    """The weighted NLL of a mini-batch and, if one is asked for, its weighted loss of all nodes.
 
     Args:
         run: the loss and its settings.
@@ -245,7 +245,7 @@ def mini_batch_loss(
 
 
 def evaluate(run: Run, state: State) -> tuple[Any, Line]:
-    """Predict the validation nodes, and keep the current weights if they are the best so far.
+    """Predict the validation nodes, and copy the weights of the model if they are the best so far.
 
     Returns:
         The prediction, and its line of metrics.

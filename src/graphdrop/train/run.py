@@ -38,7 +38,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Run:
-    """The settings, the graph, the task and the network of a run; none of them is replaced in it.
+    """The settings, the graph, the task and the network of a run; its fields are never reassigned.
 
     The weights in ``model`` change, and are part of the run's ``State``.
     """
@@ -53,7 +53,7 @@ class Run:
     targets: Tensor
     """The targets of all nodes, or of all pairs of nodes, in the unit of the data."""
     rows: dict[str, Tensor]
-    """The numbers of the targets in each part: train, validation, calibration, sets and test."""
+    """The indices of the targets in each part: train, validation, calibration, sets and test."""
     labels: Tensor
     """The targets of training as the network learns them: numbers are standardized."""
     model: Any

@@ -23,7 +23,7 @@ class WeightEMA:
 
     Args:
         model: the network; its training is not affected.
-        decay: the decay per step, in (0, 1): the weight of a step relative to the next one.
+        decay: the decay per step, in (0, 1): what the old mean keeps of its weight at every step.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -67,7 +67,7 @@ class State:
     """Where a run stands after some epochs."""
 
     model: nn.Module
-    """The network with its current weights, and the number of steps for which it drew masks."""
+    """The network: its weights, which change, and a buffer that counts the masks it has drawn."""
     optimizer: torch.optim.Optimizer
     average: WeightEMA | None
     """The exponential moving average of the weights; ``None`` if the settings ask for none."""
@@ -79,7 +79,7 @@ class State:
     best: dict[str, Tensor] = field(default_factory=dict)
     """The state of the network at the best evaluation; empty before the first one."""
     seconds: float = 0.0
-    """The time that training has taken, without the time that a killed run lost."""
+    """The time that training has taken, without the epochs that a killed run lost."""
 
     @classmethod
     def initial(cls, run: Run, make_optimizer: MakeOptimizer | None = None) -> State:

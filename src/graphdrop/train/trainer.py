@@ -124,7 +124,7 @@ class Trainer:
         self.journal = folder.Journal(None)
         """The lines of metrics, in ``journal.lines``; those of a run in a folder are also there."""
         self.callbacks = list(callbacks) if first else []
-        self._stopping = False
+        self._fitted = self._stopping = False
         self._lock = ExitStack()  # a run is its folder's only writer, from here to the end of fit
         if run_folder is not None and first:
             if config.train.tensorboard:
@@ -163,7 +163,7 @@ class Trainer:
 
     @property
     def rows(self) -> dict[str, Tensor]:
-        """The numbers of the nodes in each part: train, validation, calibration, sets and test."""
+        """The indices of the nodes in each part: train, validation, calibration, sets and test."""
         return self.run.rows
 
     @property
@@ -173,6 +173,12 @@ class Trainer:
 
     def fit(self) -> Result:
         """Train to the end, then score the selected state on validation and test nodes."""
+        if self._fitted:
+            raise ValueError(
+                "fit was called before, and a Trainer trains once: make a new Trainer, with "
+                "resume=True to go on in the folder of a run that was stopped"
+            )
+        self._fitted = True
         result = None
         try:
             for callback in self.callbacks:
@@ -253,9 +259,10 @@ class Trainer:
         write_model(path / BEST, self.model, self.model.state_dict(), header)
 
     def stop(self) -> None:
-        """Stop after the current epoch: its state is saved, and `fit` raises `StoppedError`.
+        """Stop after the current epoch: `fit` writes a checkpoint and raises `StoppedError`.
 
-        It may be called from a signal handler or from another thread.
+        A run without a folder keeps its state in memory alone. If the current epoch is the last
+        one, the run ends as usual. A signal handler or another thread may call this.
         """
         self._stopping = True
 
@@ -265,7 +272,10 @@ class Trainer:
         samples: int | None = None,
         calibrator: Calibrator | Literal["model"] | None = "model",
     ) -> Any:
-        """Predict some nodes, or some of the task's links, with the current state."""
+        """Predict some nodes, or some of the task's links, with the model's present weights.
+
+        After `fit` these are the selected ones.
+        """
         if not isinstance(rows, Tensor):
             raise TypeError(
                 f"rows is a {type(rows).__name__}: Trainer.predict takes a tensor of rows of the "

@@ -142,3 +142,18 @@ def test_the_command_trains_on_mini_batches(run: Any, tmp_path: Any) -> None:
     text = (tmp_path / "a" / "config.toml").read_text()
     assert "batch_size = 64" in text
     assert 'fan_out = "5,3"' in text
+
+
+def test_nodes_without_a_label_stand_for_all_of_them(tiny: Dataset, settings_of: Any) -> None:
+    # 4 batches of 1 labelled node: 4 of the 76 others are drawn, and weighed for all of them
+    data = tiny.data.clone()
+    data.train_mask = torch.zeros(80, dtype=torch.bool)
+    data.train_mask[[3, 9, 20, 41]] = True
+    data.val_mask, data.test_mask = ~data.train_mask, torch.arange(80) == 79
+    data.val_mask[79] = False
+    config = settings_of(train={"batch_size": 1, "fan_out": "-1"}, objective={"agree": 1.0})
+    steps = list(Trainer(config, data, progress=Silent()).run.batches.epoch(0))
+    assert len(steps) == 4
+    for step in steps:
+        assert [part for part, _ in step.parts] == [slice(0, 1), slice(1, 2)]
+        assert [factor for _, factor in step.parts] == pytest.approx([4 / 80, 76 / 80])

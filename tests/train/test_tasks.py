@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from graphdrop import Config, Trainer, load, predict
 from graphdrop.data.splits import Split
 from graphdrop.train import Result, StoppedError
+from graphdrop.train.loop import train
 from graphdrop.train.progress import Silent
 from graphdrop.train.tasks import Links, Task
 from graphdrop.train.trainer import Callback
@@ -175,3 +176,31 @@ def test_agreement_is_refused_where_there_are_no_classes(name):
     config = Config(objective={"agree": 1.0})
     with pytest.raises(ValueError, match=r"objective\.agree is 1, but the task is "):
         Trainer(config, case.data, task=case.task)
+
+
+def test_balanced_class_weights_leave_a_rare_class_as_frequent_as_it_is():
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(1500, generator=generator) < 0.06).long()
+    x = torch.randn(1500, 4, generator=generator) + y[:, None]
+    nodes = torch.arange(1500)
+    data = Data(x=x, edge_index=torch.stack([nodes, nodes.roll(1)]), y=y)
+    config = Config(
+        recipe="paper",
+        data={"split": "random-fractions"},
+        model={"method": "GCN", "hidden": 16},
+        objective={"class_weights": "balanced"},
+        train={"epochs": 150, "learning_rate": 0.02, "select": "nll"},
+    )
+    trainer = Trainer(config, data, progress=Silent())
+    train(trainer.run, Silent())
+    claimed = trainer.predict(trainer.rows["test"]).probabilities[:, 1]
+    noise = float((claimed * (1 - claimed)).mean().sqrt()) / len(claimed) ** 0.5
+    assert float(claimed.mean()) == pytest.approx(float(y.double().mean()), abs=3 * noise)
+
+
+def test_targets_that_are_fitted_exactly_do_not_diverge():
+    x = torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
+    ring = torch.arange(60)
+    data = Data(x=x, y=1000.0 + 200.0 * x[:, 0], edge_index=torch.stack([ring, ring.roll(1)]))
+    result = Trainer(Config(train={"epochs": 40}), data, progress=Silent()).fit()
+    assert result.baselines

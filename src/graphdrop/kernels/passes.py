@@ -181,10 +181,11 @@ def _tensors(graph: CSR, transposed: bool) -> list[Tensor]:
     return [*parts, *(none if each is None else each for each in ids)]
 
 
+@lru_cache(maxsize=64)
 def _table(
     keep_logit: float, temperature: float, antithetic: bool, signed: bool
 ) -> NDArray[np.float32]:
-    """The concrete multiplier of every draw.
+    """The concrete multiplier of every draw: a rate that does not change needs one table.
 
     Signed, an entry is ``z - 1`` where that is nearer to 0 than ``z``.
     """

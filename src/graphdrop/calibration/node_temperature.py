@@ -39,7 +39,7 @@ class TemperatureNetwork(nn.Module):
 
     @abstractmethod
     def read(self, surroundings: Surroundings) -> Any:
-        """What ``forward`` takes: all that does not depend on the weights, worked out once."""
+        """Compute once what ``forward`` takes and what does not depend on the weights."""
 
     @abstractmethod
     def forward(self, read: Any, generator: torch.Generator | None = None) -> Tensor:

@@ -95,7 +95,7 @@ def predict_out_of_fold(answers: Answers, halves: Halves, rows: Tensor) -> Predi
 
 
 class HeldOutChange(NamedTuple):
-    """What a calibrator changes on nodes that it was not fitted on."""
+    """Measure what a calibrator changes on nodes that it was not fitted on."""
 
     nodes: str
     """The nodes in words."""

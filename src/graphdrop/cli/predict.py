@@ -280,7 +280,7 @@ REASONS = {
     "cost": "the threshold of the ratio of costs",
     "share": "its share of the training nodes, since it has too few validation nodes",
 }
-"""What sets the limit of a rare class."""
+"""The options that set the limit of a rare class."""
 
 
 def _describe_trust(trust: Trust, names: Names) -> str:

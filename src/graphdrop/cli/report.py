@@ -1,4 +1,4 @@
-"""What a person reads of runs: `graphdrop report`, `graphdrop edges` and `graphdrop card`."""
+"""Commands that show runs to a person: `graphdrop report`, `graphdrop edges`, `graphdrop card`."""
 
 from __future__ import annotations
 

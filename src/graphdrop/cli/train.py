@@ -393,7 +393,7 @@ def _tune(chosen: Config, trials: int, out: Path, executor: Executor | None, dev
 
 
 def _resolve_paths(asked: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, with paths that stay right when the command is run from elsewhere."""
+    """Return the settings with paths that stay right when the command is run from elsewhere."""
     data = asked.get("data")
     if not isinstance(data, dict):
         return asked

@@ -120,7 +120,7 @@ FREE: Settings = {"model": {"prior_alpha": 0.8}, "objective": {"kl_weight": "elb
 """Of learned rates where neighbors are often of another class: the likelihood of many labels
 decides, and may drop nearly all of them."""
 FIXED: Settings = {"model": {"drop": 0.2, "symmetric": True}}
-"""Of fixed rates of edges, nodes and connections."""
+"""Settings for fixed rates of edges, nodes and connections."""
 ATTACHED: Settings = {"model": {"mask": "after"}}
 """Layers of PyG normalize their edges themselves, before a mask can act."""
 
